@@ -1,0 +1,1 @@
+"""Agent rows and the gateway that agents connect to."""

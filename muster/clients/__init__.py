@@ -1,0 +1,1 @@
+"""Programs on the other side of the wire; they import nothing of the server."""

@@ -1,0 +1,1 @@
+"""Every bearer secret there is, in one table."""

@@ -1,0 +1,1 @@
+"""Reply drafts: file, decide, claim, result, lapse, expire."""

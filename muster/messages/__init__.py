@@ -1,0 +1,1 @@
+"""Inbound messages and the machine of their delivery states."""

@@ -1,0 +1,56 @@
+"""What a decision says: the row as it is now, the facts for the audit log, the hints to send.
+
+`Transaction.save` writes all three of a Changed in one call, so that none can be forgotten.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+import attrs
+
+Row = TypeVar("Row", covariant=True)  # noqa: PLC0105 - named after what it stands for
+
+
+class HintKind(enum.Enum):
+    """Where to look again. A hint is never the only copy of a fact; `id` says of what."""
+
+    MESSAGE_QUEUED = "message.queued"  # a message
+    DRAFT_CLAIMABLE = "draft.claimable"  # a plugin: one of its waiters may claim
+    PLUGIN_REVOKED = "plugin.revoked"  # a plugin
+    AGENT_CHANGED = "agent.changed"  # an agent: revoked, replaced, or connected elsewhere
+    USER_CHANGED = "user.changed"  # a user: disabled or enabled
+
+
+@attrs.frozen(kw_only=True)
+class Hint:
+    """A message to whoever caches this: go and look. It carries ids alone."""
+
+    kind: HintKind
+    owner_id: int
+    id: int
+
+
+@attrs.frozen(kw_only=True)
+class Fact:
+    """One row for the audit log: what was done (`plugin.draft.filed`), to what (`draft:17`)."""
+
+    action: str
+    subject: str
+    data: Mapping[str, object] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Changed(Generic[Row]):
+    """The command was accepted: `row` is to be written, with its facts and hints."""
+
+    row: Row
+    facts: tuple[Fact, ...] = ()
+    hints: tuple[Hint, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Unchanged(Generic[Row]):
+    """The command was carried out before: the row already says so."""
+
+    row: Row

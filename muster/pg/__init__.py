@@ -1,0 +1,1 @@
+"""The ground floor: the one door to PostgreSQL."""

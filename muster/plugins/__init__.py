@@ -1,0 +1,1 @@
+"""Registrations of plugins, their scopes and allowances."""

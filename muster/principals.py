@@ -1,0 +1,84 @@
+"""Who acts: a transaction is opened as one of these, and the audit log names it.
+
+All but System belong to one owner, and row-level security shows them that owner's rows alone.
+System looks across owners (the due lists, the knock at a door): it sees ids, owners, due times and
+token hashes, no body, and writes nothing.
+"""
+
+from typing import ClassVar
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class Owner:
+    """The person, through a door of theirs: `via` is `cli` (later `browser`, `mcp from …`)."""
+
+    owner_id: int
+    via: str
+
+    @property
+    def actor(self) -> str:
+        """The name in the audit log."""
+        return "owner"
+
+
+@attrs.frozen(kw_only=True)
+class Plugin:
+    """A plugin daemon, proven by its `mpl_` token."""
+
+    owner_id: int
+    plugin_id: int
+    name: str
+    credential_id: int
+    via: ClassVar[str] = "plugin"
+
+    @property
+    def actor(self) -> str:
+        """The name in the audit log."""
+        return f"plugin:{self.name}"
+
+
+@attrs.frozen(kw_only=True)
+class Agent:
+    """An agent, proven by its `mag_` token."""
+
+    owner_id: int
+    agent_id: int
+    name: str
+    credential_id: int
+    via: ClassVar[str] = "agent"
+
+    @property
+    def actor(self) -> str:
+        """The name in the audit log."""
+        return f"agent:{self.name}"
+
+
+@attrs.frozen(kw_only=True)
+class Muster:
+    """muster itself on behalf of one owner: deliveries, lapses, expiries."""
+
+    owner_id: int
+    via: ClassVar[str] = "muster"
+
+    @property
+    def actor(self) -> str:
+        """The name in the audit log."""
+        return "muster"
+
+
+@attrs.frozen(kw_only=True)
+class System:
+    """muster across owners, as the database role `muster_system`."""
+
+    via: ClassVar[str] = "muster"
+
+    @property
+    def actor(self) -> str:
+        """The name in the audit log."""
+        return "muster"
+
+
+Acting = Owner | Plugin | Agent | Muster
+Principal = Acting | System

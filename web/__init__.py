@@ -1,0 +1,1 @@
+"""The wire: the accept loop, the doors and what each of them answers."""
