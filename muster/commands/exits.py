@@ -1,0 +1,86 @@
+"""What the exit code says, in one place (design.md, section 8)."""
+
+import enum
+import json
+from collections.abc import Sequence
+
+import click
+
+from muster.errors import (
+    Conflict,
+    Invalid,
+    MusterError,
+    NotFound,
+    Refused,
+    TooMany,
+    Unauthorized,
+    Unavailable,
+)
+
+
+class Exit(enum.IntEnum):
+    """The exit codes of every muster command."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4
+    NOT_SIGNED_IN = 5
+    UNREACHABLE = 6
+    CONFLICT = 7
+    TRY_LATER = 75
+    BAD_CONFIGURATION = 78
+    INTERRUPTED = 130
+
+
+def exit_of(error: MusterError) -> Exit:
+    """The exit code for what a room or the configuration said."""
+    # A word, not the class: the configuration is not imported just to name its error.
+    if error.code == "bad_configuration":
+        return Exit.BAD_CONFIGURATION
+    match error:
+        case Conflict():
+            return Exit.CONFLICT
+        case Refused():
+            return Exit.REFUSED
+        case NotFound():
+            return Exit.NOT_FOUND
+        case Invalid():
+            return Exit.USAGE
+        case Unauthorized():
+            return Exit.NOT_SIGNED_IN
+        case Unavailable():
+            return Exit.UNREACHABLE
+        case TooMany():
+            return Exit.TRY_LATER
+        case _:
+            return Exit.FAILED
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether `--json` was asked for, also where the arguments could not be understood."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def say_failure(sentence: str, *, code: str, field: str | None, as_json: bool) -> None:
+    """One line on stderr, and never one that outside text could paint with."""
+    if as_json:
+        told = {"error": sentence, "code": code} | ({"field": field} if field else {})
+        click.echo(json.dumps(told), err=True)
+        return
+    shown = "".join(letter if letter.isprintable() else "?" for letter in sentence)
+    click.echo(f"muster: {shown}", err=True)
+
+
+def lone_error(group: BaseExceptionGroup[BaseException]) -> MusterError | None:
+    """The one MusterError in a group of nothing else, as nurseries wrap what passes them."""
+    matched, rest = group.split(MusterError)
+    if matched is None or rest is not None:
+        return None
+    found: BaseException = matched
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, MusterError)
+    return found

@@ -1,0 +1,325 @@
+"""The settings of a muster, read once from `MUSTER_*` environment variables (design.md, section 8).
+
+Every fault is listed at once, so that a person mends a configuration in one go. A name that
+muster does not know is a fault too: a misspelt setting that silently keeps its default is worse
+than a start that fails. A value of no characters counts as not set, as container files need it.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import attrs
+import unicodedata2
+
+from muster.errors import MusterError
+
+PREFIX = "MUSTER_"
+FILE_SUFFIX = "_FILE"
+SECRET_FILE_BYTES_MAX = 64 * 1024
+TURN_DEADLINE_SECONDS_MAX = 24 * 60 * 60
+DRAIN_SECONDS_MAX = 60 * 60
+DENY_WORDS_MAX = 1000
+
+Value = TypeVar("Value")
+
+
+class ConfigError(MusterError):
+    """The configuration has faults, and `faults` lists all of them, one sentence each."""
+
+    default_code = "bad_configuration"
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        assert faults
+        super().__init__(" ".join(faults))
+        self.faults = faults
+
+
+@attrs.frozen(kw_only=True)
+class Setting:
+    """A name that muster knows: what it means, for `muster config show` and for the README.
+
+    `secret` ones are never printed and may come from a file named by `<name>_FILE`; `client` ones
+    are read by the programs on the other side of the wire and left alone by the server.
+    """
+
+    name: str
+    default: str
+    meaning: str
+    secret: bool = False
+    client: bool = False
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name="MUSTER_BIND",
+        default="127.0.0.1:8420",
+        meaning="the address and port that the server listens on",
+    ),
+    Setting(
+        name="MUSTER_PUBLIC_URL",
+        default="http://localhost:<port>",
+        meaning="the address by which people and plugins reach the server",
+    ),
+    Setting(
+        name="MUSTER_DATA_DIR",
+        default="~/.local/share/muster",
+        meaning="the folder that holds what muster keeps, the embedded database above all",
+    ),
+    Setting(
+        name="MUSTER_DATABASE_URL",
+        default="the embedded database",
+        meaning="a PostgreSQL 15 or newer; an owner or a superuser, for migrations",
+        secret=True,
+    ),
+    Setting(
+        name="MUSTER_DATABASE_APP_URL",
+        default="muster_app, with a generated password",
+        meaning="the login of the running server, when it may not be made by muster",
+        secret=True,
+    ),
+    Setting(name="MUSTER_PLUGINS", default="0", meaning="1 opens the doors for plugins"),
+    Setting(name="MUSTER_LOG", default="info", meaning="debug, info, warning or error"),
+    Setting(
+        name="MUSTER_FLOW_AGENT_DENY_WORDS",
+        default="none",
+        meaning="words that no reply may contain, separated by commas",
+    ),
+    Setting(
+        name="MUSTER_TURN_DEADLINE",
+        default="15m",
+        meaning="how long the chief may take for one message",
+    ),
+    Setting(
+        name="MUSTER_DRAIN",
+        default="20s",
+        meaning="how long a stopping server waits for turns that are running",
+    ),
+    Setting(
+        name="MUSTER_CLI_DECISIONS",
+        default="1",
+        meaning="0 forbids approving and rejecting drafts by command line",
+    ),
+    Setting(
+        name="MUSTER_URL",
+        default="http://localhost:8420",
+        meaning="the server, for plugins and agents",
+        client=True,
+    ),
+    Setting(
+        name="MUSTER_PLUGIN_TOKEN",
+        default="none",
+        meaning="the token of a plugin, for that plugin",
+        secret=True,
+        client=True,
+    ),
+    Setting(
+        name="MUSTER_AGENT_TOKEN",
+        default="none",
+        meaning="the token of an agent, for its runner",
+        secret=True,
+        client=True,
+    ),
+)
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+_KNOWN_NAMES = frozenset(_BY_NAME) | {
+    setting.name + FILE_SUFFIX for setting in SETTINGS if setting.secret
+}
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
+_SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
+
+
+@attrs.frozen(kw_only=True)
+class Config:
+    """A whole and valid configuration. Durations are whole seconds; paths are absolute."""
+
+    bind_host: str
+    bind_port: int
+    public_url: str
+    data_dir: Path
+    database_url: str | None = attrs.field(repr=False)
+    database_app_url: str | None = attrs.field(repr=False)
+    plugins: bool
+    log_level: str
+    deny_words: frozenset[str]
+    turn_deadline_seconds: int
+    drain_seconds: int
+    cli_decisions: bool
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> "Config":
+        """Read the settings, or raise ConfigError with every fault.
+
+        Looks at `MUSTER_*`, `HOME` and `XDG_DATA_HOME`, and at the files that `MUSTER_*_FILE` name.
+        """
+        reader = _Reader(environ)
+        reader.refuse_unknown_names()
+        host, port = reader.take("MUSTER_BIND", _bind, ("127.0.0.1", 8420))
+        config = cls(
+            bind_host=host,
+            bind_port=port,
+            public_url=reader.take("MUSTER_PUBLIC_URL", _public_url, _default_public_url(port)),
+            data_dir=reader.take("MUSTER_DATA_DIR", reader.folder, None) or reader.data_dir(),
+            database_url=reader.take("MUSTER_DATABASE_URL", _database_url, None),
+            database_app_url=reader.take("MUSTER_DATABASE_APP_URL", _database_url, None),
+            plugins=reader.take("MUSTER_PLUGINS", _switch, default=False),
+            log_level=reader.take("MUSTER_LOG", _log_level, "info"),
+            deny_words=reader.take("MUSTER_FLOW_AGENT_DENY_WORDS", _words, frozenset[str]()),
+            turn_deadline_seconds=reader.take(
+                "MUSTER_TURN_DEADLINE",
+                lambda text: duration_seconds(text, least=1, most=TURN_DEADLINE_SECONDS_MAX),
+                15 * 60,
+            ),
+            drain_seconds=reader.take(
+                "MUSTER_DRAIN",
+                lambda text: duration_seconds(text, least=0, most=DRAIN_SECONDS_MAX),
+                20,
+            ),
+            cli_decisions=reader.take("MUSTER_CLI_DECISIONS", _switch, default=True),
+        )
+        if config.database_app_url and not config.database_url:
+            reader.faults.append("MUSTER_DATABASE_APP_URL needs MUSTER_DATABASE_URL beside it.")
+        if reader.faults:
+            raise ConfigError(tuple(reader.faults))
+        return config
+
+    def listening_on(self, port: int) -> "Config":
+        """The same, once a server bound to port 0 knows its port; a given public URL stays."""
+        if self.public_url != _default_public_url(self.bind_port):
+            return attrs.evolve(self, bind_port=port)
+        return attrs.evolve(self, bind_port=port, public_url=_default_public_url(port))
+
+
+def duration_seconds(text: str, *, least: int, most: int) -> int:
+    """Read `30s`, `15m`, `12h` or `14d`; ValueError says what is wrong.
+
+    A bare number is refused: nobody can tell its unit a year later.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError("is no duration: write 30s, 15m, 12h or 14d, with the unit")
+    seconds = int(match[1]) * _SECONDS_PER_UNIT[match[2]]
+    if not least <= seconds <= most:
+        raise ValueError(f"must be between {least}s and {most}s")
+    return seconds
+
+
+class _Reader:
+    """Takes one setting after the other and keeps the faults."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.faults: list[str] = []
+
+    def refuse_unknown_names(self) -> None:
+        for name in sorted(self._environ):
+            if not name.startswith(PREFIX) or name in _KNOWN_NAMES:
+                continue
+            near = difflib.get_close_matches(name, sorted(_KNOWN_NAMES), n=1, cutoff=0)
+            self.faults.append(f"{name} is no setting of muster; the nearest is {near[0]}.")
+
+    def take(self, name: str, parse: Callable[[str], Value], default: Value) -> Value:
+        """The parsed setting; the default when it is not set or, with a fault, wrong."""
+        text = self._text(name)
+        if not text:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            self.faults.append(f"{name} {error}.")
+            return default
+
+    def _text(self, name: str) -> str:
+        direct = self._environ.get(name, "")
+        file = self._environ.get(name + FILE_SUFFIX, "") if _BY_NAME[name].secret else ""
+        if direct and file:
+            self.faults.append(f"{name} and {name}{FILE_SUFFIX} are both set; keep one.")
+        if direct or not file:
+            return direct
+        try:
+            text = Path(file).read_bytes()[: SECRET_FILE_BYTES_MAX + 1].decode().strip()
+        except (OSError, UnicodeDecodeError):
+            self.faults.append(f"{name}{FILE_SUFFIX} names a file that cannot be read as text.")
+            return ""
+        if not text or len(text) > SECRET_FILE_BYTES_MAX:
+            self.faults.append(f"{name}{FILE_SUFFIX} names a file that is empty or over 64 KiB.")
+            return ""
+        return text
+
+    def folder(self, text: str) -> Path:
+        if "\0" in text:
+            raise ValueError("is no path")
+        if text == "~" or text.startswith("~/"):
+            return self._home() / text[2:]
+        return Path(text).absolute()
+
+    def data_dir(self) -> Path:
+        data_home = self._environ.get("XDG_DATA_HOME", "")
+        # The XDG specification has relative values ignored.
+        if Path(data_home).is_absolute():
+            return Path(data_home) / "muster"
+        return self._home() / ".local" / "share" / "muster"
+
+    def _home(self) -> Path:
+        home = self._environ.get("HOME")
+        return Path(home) if home else Path.home()
+
+
+def _default_public_url(port: int) -> str:
+    # A passkey cannot belong to an IP address, so the name stands here whatever the server binds.
+    return f"http://localhost:{port}"
+
+
+def _bind(text: str) -> tuple[str, int]:
+    match = _BIND.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("must be an address and a port, such as 127.0.0.1:8420 or [::1]:8420")
+    return match["six"] or match["host"], int(match["port"])
+
+
+def _public_url(text: str) -> str:
+    parts = urlsplit(text)
+    rest = parts.path.strip("/") + parts.query + parts.fragment
+    if parts.scheme not in ("http", "https") or not parts.hostname or rest or "@" in parts.netloc:
+        raise ValueError("must be http:// or https:// with a host and nothing behind it")
+    assert parts.port is None or parts.port >= 0, "reading the port refuses what is none"
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _database_url(text: str) -> str:
+    # The value holds a password: it appears in no fault.
+    try:
+        parts = urlsplit(text)
+        well_formed = parts.port is None or parts.port > 0
+    except ValueError:
+        well_formed = False
+    if not well_formed or parts.scheme not in ("postgresql", "postgres"):
+        raise ValueError("must be a URL that begins with postgresql://")
+    return text
+
+
+def _switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("must be 1 or 0")
+    return text == "1"
+
+
+def _log_level(text: str) -> str:
+    if text.lower() not in LOG_LEVELS:
+        raise ValueError(f"must be one of {', '.join(LOG_LEVELS)}")
+    return text.lower()
+
+
+def _words(text: str) -> frozenset[str]:
+    # Replies are folded to NFKC before they are screened, so the words are too.
+    folded = unicodedata2.normalize("NFKC", text).casefold()
+    words = frozenset(word.strip() for word in folded.split(",") if word.strip())
+    if len(words) > DENY_WORDS_MAX:
+        raise ValueError(f"may list at most {DENY_WORDS_MAX} words")
+    return words
