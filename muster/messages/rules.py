@@ -1,0 +1,284 @@
+"""Inbound messages and the machine of their delivery (plugins: "Delivery to your chief").
+
+States: a message is `queued` until a chief is handed it, `delivering` while that chief's turn runs,
+then `delivered` (the turn completed) or `unconfirmed` (the text may have reached the chief, and
+nobody knows what came of it). The last two are final here: an unconfirmed message is never handed
+over again on its own.
+
+    state        Begin       Complete    Fail         PutBack  Recover
+    queued       delivering  -           -            -        -
+    delivering   -           delivered   unconfirmed  queued   unconfirmed
+    delivered    -           unchanged   -            -        -
+    unconfirmed  -           -           unchanged    -        -
+
+`-` is Refused. Complete, Fail and PutBack count only with the epoch that Begin wrote: the answer of
+an older connection is refused in every state.
+
+What can race: two claims that both want to hand over the oldest message (the row lock and Begin's
+state decide), a turn's end against the recovery by the next connection (the epoch decides), a
+revoked plugin (its queued messages are not looked up any more). The caller holds the message's row
+lock from reading it to saving it.
+
+Rejected: a state for "could not be handed over" (nothing was sent, so it is simply queued again and
+names no chief); telling a settled message's late answer apart by time (clocks are not identities,
+epochs are); attempts that go back down on PutBack (the count says how often a turn was begun).
+"""
+
+import enum
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, assert_never
+
+import attrs
+
+from muster.errors import Invalid, Refused, TooMany
+from muster.outcomes import Changed, Fact, Unchanged
+
+BODY_BYTES_MAX: Final = 16 * 1024
+IDENTIFIER_BYTES_MAX: Final = 200
+TITLE_CHARACTERS_MAX: Final = 200
+NEW_PER_HOUR_MAX: Final = 60
+UNDELIVERED_MAX: Final = 200
+HOUR: Final = timedelta(hours=1)
+UNDELIVERED_RETRY_SECONDS: Final = 60
+
+# Unicode's White_Space and Cc, spelled out so that no interpreter's tables decide.
+WHITE_SPACE: Final = frozenset(
+    map(chr, (*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)))
+) | frozenset("\u2028\u2029\u202f\u205f\u3000")
+CONTROLS: Final = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0))))
+
+
+class State(enum.Enum):
+    """Where a message is on its way to the chief."""
+
+    QUEUED = "queued"
+    DELIVERING = "delivering"
+    DELIVERED = "delivered"
+    UNCONFIRMED = "unconfirmed"
+
+
+@attrs.frozen(kw_only=True)
+class Message:
+    """A stored message. What its sender and its plugin wrote never changes."""
+
+    id: int
+    owner_id: int
+    plugin_id: int
+    external_id: str
+    sender: str | None
+    subject: str | None
+    body: str
+    received_at: datetime | None  # what the plugin said
+    no_reply: bool
+    sender_verified: bool
+    thread: str | None
+    human_conversation: bool
+    created_at: datetime  # when muster stored it
+    state: State = attrs.field(converter=State)
+    agent_id: int | None  # the chief it is or was handed to; None while queued
+    epoch: int | None  # which of that chief's connections
+    attempts: int  # turns begun
+    delivering_at: datetime | None
+    settled_at: datetime | None
+
+    @property
+    def status(self) -> str:
+        """What a plugin is told of it: a repeat while the turn runs is still queued."""
+        return "queued" if self.state is State.DELIVERING else str(self.state.value)
+
+
+@attrs.frozen(kw_only=True)
+class Post:
+    """An inbound message as a plugin posts it. Leaves `plugin.message.received`."""
+
+    external_id: str
+    body: str
+    sender: str | None = None
+    subject: str | None = None
+    received_at: datetime | None = None
+    no_reply: bool = False
+    sender_verified: bool = False
+    thread: str | None = None
+    human_conversation: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Begin:
+    """Hand it to this chief on this connection. Leaves no audit row."""
+
+    agent_id: int
+    epoch: int
+
+
+@attrs.frozen(kw_only=True)
+class Complete:
+    """The turn completed. Leaves `plugin.delivered`."""
+
+    epoch: int
+
+
+@attrs.frozen(kw_only=True)
+class Fail:
+    """The turn failed after the text may have reached the chief. Leaves `plugin.delivered`."""
+
+    epoch: int
+
+
+@attrs.frozen(kw_only=True)
+class PutBack:
+    """Nothing was sent: the chief was gone or busy. Leaves no audit row."""
+
+    epoch: int
+
+
+@attrs.frozen(kw_only=True)
+class Recover:
+    """The turn was cut off by a stop and nobody answers for it. Leaves `plugin.delivered`."""
+
+
+Command = Begin | Complete | Fail | PutBack | Recover
+Outcome = Changed[Message] | Unchanged[Message] | Refused
+
+MOVES: Final[Mapping[tuple[State, type[Command]], State]] = {
+    (State.QUEUED, Begin): State.DELIVERING,
+    (State.DELIVERING, Complete): State.DELIVERED,
+    (State.DELIVERING, Fail): State.UNCONFIRMED,
+    (State.DELIVERING, PutBack): State.QUEUED,
+    (State.DELIVERING, Recover): State.UNCONFIRMED,
+}
+# The same answer of the same connection once more: the row already says so.
+REPEATS: Final = frozenset({(State.DELIVERED, Complete), (State.UNCONFIRMED, Fail)})
+
+
+def decide(message: Message, command: Command, now: datetime) -> Outcome:
+    """Apply `command` to `message` as of `now` (plugins: "Delivery to your chief").
+
+    Refused, not raised, when the message's state or its epoch forbids it. You don't get Refused for
+    the repeat of the answer that settled it: that is Unchanged.
+    """
+    now = max(now, message.created_at, message.delivering_at or now)
+    move = (message.state, type(command))
+    target = MOVES.get(move)
+    if target is None and move not in REPEATS:
+        return Refused(
+            f"Message {message.id} is {message.state.value}.",
+            code="message_state",
+            facts={"message_id": message.id, "state": message.state.value},
+        )
+    if isinstance(command, Complete | Fail | PutBack) and command.epoch != message.epoch:
+        return Refused(
+            f"Message {message.id} was not handed over on connection {command.epoch}.",
+            code="stale_epoch",
+            facts={"message_id": message.id, "epoch": message.epoch},
+        )
+    if target is None:
+        return Unchanged(row=message)
+    match command:
+        case Begin():
+            return Changed(
+                row=attrs.evolve(
+                    message,
+                    state=target,
+                    agent_id=command.agent_id,
+                    epoch=command.epoch,
+                    attempts=message.attempts + 1,
+                    delivering_at=now,
+                )
+            )
+        case PutBack():
+            return Changed(
+                row=attrs.evolve(
+                    message, state=target, agent_id=None, epoch=None, delivering_at=None
+                )
+            )
+        case Complete() | Fail() | Recover():
+            return _settle(message, target, now, recovered=isinstance(command, Recover))
+        case _:
+            assert_never(command)
+
+
+def _settle(message: Message, target: State, now: datetime, *, recovered: bool) -> Changed[Message]:
+    data: dict[str, object] = {
+        "state": target.value,
+        "attempts": message.attempts,
+        "agent_id": message.agent_id,
+    }
+    if recovered:
+        data["recovered"] = True
+    fact = Fact(action="plugin.delivered", subject=f"message:{message.id}", data=data)
+    return Changed(row=attrs.evolve(message, state=target, settled_at=now), facts=(fact,))
+
+
+def check(post: Post) -> None:
+    """Check every field of a posted message (plugins: "POST /plugin/v1/messages").
+
+    Bytes are those of UTF-8, characters are code points; a space is any White_Space and a control
+    any Cc. Raises Invalid with the first field that breaks its rule; nothing is ever cut.
+    """
+    _check_identifier("external_id", post.external_id)
+    if not 1 <= _bytes("body", post.body) <= BODY_BYTES_MAX:
+        raise Invalid(f"body must have 1 to {BODY_BYTES_MAX} bytes.", field="body")
+    for field, title in (("sender", post.sender), ("subject", post.subject)):
+        if title is not None:
+            _bytes(field, title)
+            if len(title) > TITLE_CHARACTERS_MAX:
+                raise Invalid(
+                    f"{field} must have at most {TITLE_CHARACTERS_MAX} characters.", field=field
+                )
+    if post.received_at is not None:
+        _check_time("received_at", post.received_at)
+    if post.thread is not None:
+        _check_identifier("thread", post.thread)
+
+
+def _bytes(field: str, text: str) -> int:
+    """The size of a text in UTF-8; a text that the database could not keep is refused."""
+    if "\0" in text:
+        raise Invalid(f"{field} must not contain a NUL character.", field=field)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise Invalid(f"{field} contains half of a surrogate pair.", field=field) from None
+
+
+def _check_identifier(field: str, text: str) -> None:
+    if not 1 <= _bytes(field, text) <= IDENTIFIER_BYTES_MAX:
+        raise Invalid(f"{field} must have 1 to {IDENTIFIER_BYTES_MAX} bytes.", field=field)
+    if not (WHITE_SPACE | CONTROLS).isdisjoint(text):
+        raise Invalid(f"{field} must not contain spaces or control characters.", field=field)
+
+
+def _check_time(field: str, at: datetime) -> None:
+    if at.tzinfo is None or at.utcoffset() is None:
+        raise Invalid(f"{field} must name its offset from UTC (RFC 3339).", field=field)
+    try:
+        at.astimezone(UTC)
+    except OverflowError:
+        raise Invalid(f"{field} lies outside of the years 1 to 9999.", field=field) from None
+
+
+def check_allowance(undelivered: int, sixtieth_newest_at: datetime | None, now: datetime) -> None:
+    """Check that a plugin may store one more message (plugins: "POST /plugin/v1/messages").
+
+    `sixtieth_newest_at` is when the plugin's 60th newest message was stored: while that is less
+    than an hour ago, the sliding hour holds 60. Raises TooMany with the seconds after which a post
+    finds the hour open again, rounded up; 60 for a full queue, which depends on the chief.
+    """
+    waits: dict[str, int] = {}
+    if sixtieth_newest_at is not None and sixtieth_newest_at > now - HOUR:
+        left = sixtieth_newest_at + HOUR - now
+        waits["messages_per_hour"] = math.ceil(left / timedelta(seconds=1))
+    if undelivered >= UNDELIVERED_MAX:
+        waits["messages_undelivered"] = UNDELIVERED_RETRY_SECONDS
+    if not waits:
+        return
+    code = max(waits, key=lambda limit: waits[limit])
+    raise TooMany(_LIMITS[code], retry_after_seconds=waits[code], code=code)
+
+
+_LIMITS: Final = {
+    "messages_per_hour": f"This plugin sent {NEW_PER_HOUR_MAX} new messages in the last hour.",
+    "messages_undelivered": f"{UNDELIVERED_MAX} messages of this plugin still wait for the chief.",
+}
