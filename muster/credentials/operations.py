@@ -1,0 +1,74 @@
+"""The verbs of credentials, with their SQL. They leave no audit row: adding a holder does."""
+
+from muster.credentials.rules import Issue, Issued, Knock, Known, NoteSeen, Revoke
+from muster.ids import new_token
+from muster.pg.database import Transaction
+from muster.pg.query import Query
+
+INSERT_CREDENTIAL = Query("""
+    insert into credentials (owner_id, kind, holder_id, sha256, created_at)
+    values (%(owner_id)s, %(kind)s, %(holder_id)s, %(sha256)s, %(now)s)
+    returning id
+""")
+
+
+async def issue(tx: Transaction, command: Issue) -> Issued:
+    """Make a token for a holder (plugins: "Two ways in": shown once, sha256 stored)."""
+    token = new_token(command.kind)
+    credential_id = await tx.scalar(
+        INSERT_CREDENTIAL,
+        kind=command.kind.value,
+        holder_id=command.holder_id,
+        sha256=token.sha256,
+    )
+    assert isinstance(credential_id, int)
+    return Issued(credential_id=credential_id, token=token)
+
+
+# One look through the unique index on sha256; the joins are by primary key.
+KNOCK = Query("""
+    select c.id as credential_id, c.owner_id, c.kind, c.holder_id,
+           coalesce(p.name, a.name) as holder_name
+    from credentials c
+    join users u on u.id = c.owner_id and u.disabled_at is null
+    left join plugins p on c.kind = 'mpl_' and p.id = c.holder_id and p.owner_id = c.owner_id
+                       and p.revoked_at is null
+    left join agents a on c.kind = 'mag_' and a.id = c.holder_id and a.owner_id = c.owner_id
+                      and a.retired_at is null
+    where c.sha256 = %(sha256)s and c.revoked_at is null and coalesce(p.name, a.name) is not null
+""")
+
+
+async def knock(tx: Transaction, command: Knock) -> Known | None:
+    """As System: whose token this is.
+
+    None for one that is unknown or revoked, whose plugin is revoked or agent retired, or whose
+    account is disabled: a door says the same to all of them.
+    """
+    return await tx.find(KNOCK, Known, sha256=command.sha256)
+
+
+REVOKE_CREDENTIALS = Query("""
+    update credentials set revoked_at = %(now)s
+    where owner_id = %(owner_id)s and kind = %(kind)s and holder_id = %(holder_id)s
+      and revoked_at is null
+""")
+
+
+async def revoke(tx: Transaction, command: Revoke) -> int:
+    """End every live token of a holder; answers how many there were."""
+    return await tx.execute(
+        REVOKE_CREDENTIALS, kind=command.kind.value, holder_id=command.holder_id
+    )
+
+
+# Batches are written late and may overtake each other: the newer time stays.
+NOTE_SEEN = Query("""
+    update credentials set last_seen_at = greatest(last_seen_at, %(now)s)
+    where owner_id = %(owner_id)s and id = %(credential_id)s
+""")
+
+
+async def note_seen(tx: Transaction, command: NoteSeen) -> None:
+    """Keep when a credential was last used; at most once a minute each, by whoever batches it."""
+    await tx.execute(NOTE_SEEN, credential_id=command.credential_id)
