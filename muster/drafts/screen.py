@@ -16,6 +16,7 @@ import ipaddress
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Final
 
 import attrs
@@ -28,7 +29,7 @@ UNSHOWABLE: Final = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})
 # Hangul fillers and the empty Braille pattern: letters and symbols that show as nothing.
 BLANKS: Final = frozenset("\u3164\u115f\u1160\uffa0\u2800")
 
-LOCAL_SUFFIXES: Final = ("local", "internal", "lan", "home.arpa")
+LOCAL_SUFFIXES: Final = frozenset({"local", "internal", "lan"})  # home.arpa is a public one
 INFRASTRUCTURE_WORDS: Final = frozenset(
     {
         "authorized_keys",
@@ -48,7 +49,6 @@ INFRASTRUCTURE_WORDS: Final = frozenset(
     }
 )
 TOKEN_RUN_MIN: Final = 32
-SUFFIX_LABELS_MAX: Final = 6  # more than any public suffix has
 
 _KEY_HEADER = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-|AGE-SECRET-KEY-1",
@@ -187,10 +187,9 @@ def _hosts(text: str) -> Iterator[Finding]:
     for match in _LOCALHOST.finditer(text):
         yield _found("host_name", match.start())
     for match in _HOST.finditer(_shape(text)):
-        labels = text[match.start() : match.end()].replace("\u3002", ".").casefold().split(".")
-        # Every leading part, for prose may go on without a space: `mail.example.org.Thanks`.
-        ends = range(2, len(labels) + 1)
-        if any(_is_host(labels[max(0, end - SUFFIX_LABELS_MAX) : end]) for end in ends):
+        labels = text[match.start() : match.end()].replace("\u3002", ".").split(".")
+        # Not the last labels alone, for prose may go on without a space: `example.org.Thanks`.
+        if any(_is_host(left, right) for left, right in pairwise(labels)):
             yield _found("host_name", match.start())
 
 
@@ -208,14 +207,17 @@ def _shape_of(character: str) -> str:
     return "x" if unicodedata2.category(character)[0] in "LMN" else " "
 
 
-def _is_host(labels: list[str]) -> bool:
-    """Whether dotted labels end in a public or local suffix, with or without a hyphened tail."""
-    for last in {labels[-1], re.split("[-_]", labels[-1])[0]}:
-        name = ".".join([*labels[:-1], last])
-        local = any(f".{name}".endswith(f".{suffix}") for suffix in LOCAL_SUFFIXES)
-        if local or _suffixes().publicsuffix(name) is not None:
-            return True
-    return False
+@lru_cache(maxsize=4096)
+def _is_host(left: str, right: str) -> bool:
+    """Whether two labels, with or without a hyphened tail (`example.org-based`), end a name.
+
+    Two labels tell: every public suffix ends in one of at most two.
+    """
+    left, right = left.casefold(), right.casefold()
+    return any(
+        ending in LOCAL_SUFFIXES or _suffixes().publicsuffix(f"{left}.{ending}") is not None
+        for ending in {right, re.split("[-_]", right)[0]} - {""}
+    )
 
 
 def _find_word(text: str, words: frozenset[str]) -> int | None:
