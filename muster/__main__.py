@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import attrs
 import click
 
-from muster.commands.exits import Exit, exit_of, lone_error, say_failure, wants_json
+from muster.commands.exits import Exit, exit_of, lone_error, say, wants_json
 from muster.errors import MusterError
 
 
@@ -97,7 +97,7 @@ def _run(arguments: list[str]) -> int:
     except click.UsageError as error:
         return _say_usage(error, as_json=as_json)
     except click.ClickException as error:
-        say_failure(error.format_message(), code="failed", field=None, as_json=as_json)
+        say(MusterError(error.format_message()), as_json=as_json)
         return error.exit_code
     except MusterError as error:
         return _say(error, as_json=as_json)
@@ -116,13 +116,13 @@ def _run(arguments: list[str]) -> int:
 
 
 def _say(error: MusterError, *, as_json: bool) -> Exit:
-    say_failure(error.sentence, code=error.code, field=error.field, as_json=as_json)
+    say(error, as_json=as_json)
     return exit_of(error)
 
 
 def _say_usage(error: click.UsageError, *, as_json: bool) -> int:
     if as_json:
-        say_failure(error.format_message(), code="usage", field=None, as_json=True)
+        say(MusterError(error.format_message(), code="usage"), as_json=True)
     else:
         error.show()
     return Exit.USAGE

@@ -34,7 +34,7 @@ class ConfigError(MusterError):
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         assert faults
-        super().__init__(" ".join(faults))
+        super().__init__(" ".join(faults), facts={"faults": list(faults)})
         self.faults = faults
 
 

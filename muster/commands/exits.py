@@ -36,8 +36,8 @@ class Exit(enum.IntEnum):
 
 def exit_of(error: MusterError) -> Exit:
     """The exit code for what a room or the configuration said."""
-    # A word, not the class: the configuration is not imported just to name its error.
-    if error.code == "bad_configuration":
+    # By their words: naming the classes would import the configuration and the database.
+    if error.code in ("bad_configuration", "database_fault"):
         return Exit.BAD_CONFIGURATION
     match error:
         case Conflict():
@@ -64,14 +64,18 @@ def wants_json(arguments: Sequence[str]) -> bool:
     return "--json" in options
 
 
-def say_failure(sentence: str, *, code: str, field: str | None, as_json: bool) -> None:
-    """One line on stderr, and never one that outside text could paint with."""
+def say(error: MusterError, *, as_json: bool) -> None:
+    """Tell an error on stderr: in JSON as one line, else as a sentence, or one for each fault."""
     if as_json:
-        told = {"error": sentence, "code": code} | ({"field": field} if field else {})
-        click.echo(json.dumps(told), err=True)
+        field = {"field": error.field} if error.field else {}
+        told = {"error": error.sentence, "code": error.code} | field | dict(error.facts)
+        click.echo(json.dumps(told, default=str), err=True)
         return
-    shown = "".join(letter if letter.isprintable() else "?" for letter in sentence)
-    click.echo(f"muster: {shown}", err=True)
+    faults = error.facts.get("faults")
+    for sentence in faults if isinstance(faults, list) else [error.sentence]:
+        # A sentence may quote what came from outside, which must not paint on the terminal.
+        shown = "".join(letter if letter.isprintable() else "?" for letter in str(sentence))
+        click.echo(f"muster: {shown}", err=True)
 
 
 def lone_error(group: BaseExceptionGroup[BaseException]) -> MusterError | None:

@@ -1,0 +1,56 @@
+"""`muster audit`: who did what, and through which door."""
+
+import json
+
+import click
+
+from muster.commands.options import json_option, limit_option, owner_option
+from muster.commands.output import local, print_json, print_table, utc
+from muster.commands.session import Store, in_store
+
+
+@click.command()
+@owner_option
+@limit_option
+@json_option
+def audit(owner: str | None, limit: int, *, as_json: bool) -> None:
+    """Read the audit log, newest first."""
+    from muster.pg.audit import AuditRow, list_audit
+
+    async def work(store: Store) -> list[AuditRow]:
+        async with store.db.transaction(await store.owner(owner)) as tx:
+            return await list_audit(tx, limit)
+
+    rows = in_store(work)
+    if as_json:
+        print_json(
+            [
+                {
+                    "id": row.id,
+                    "at": utc(row.at),
+                    "actor": row.actor,
+                    "via": row.via,
+                    "action": row.action,
+                    "subject": row.subject,
+                    "data": dict(row.data),
+                }
+                for row in rows
+            ]
+        )
+        return
+    print_table(
+        ("ID", "When", "Who", "Via", "What", "To what", "Data"),
+        [
+            (
+                str(row.id),
+                local(row.at),
+                row.actor,
+                row.via,
+                row.action,
+                row.subject,
+                json.dumps(dict(row.data)),
+            )
+            for row in rows
+        ],
+        empty="Nothing has happened yet.",
+    )

@@ -1,0 +1,94 @@
+"""`muster config`: what the settings are, and whether they are sound."""
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.commands.options import json_option
+from muster.commands.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from muster.config import Config
+
+
+@click.group()
+def config() -> None:
+    """Show and check the settings.
+
+    Settings are environment variables. A secret may stand in a file instead: MUSTER_X_FILE names
+    it. Durations have a unit: 30s, 15m, 12h, 14d.
+    """
+
+
+@config.command()
+@json_option
+def show(*, as_json: bool) -> None:
+    """Show every setting with its value; a secret shows only that it is set."""
+    from muster.config import FILE_SUFFIX, SETTINGS, Config
+
+    values = _values(Config.from_environ(os.environ))
+    shown: list[dict[str, object]] = []
+    for setting in SETTINGS:
+        from_file = bool(setting.secret and os.environ.get(setting.name + FILE_SUFFIX))
+        given = from_file or bool(os.environ.get(setting.name))
+        if setting.secret:
+            value = "(set)" if given else None
+        elif setting.client:
+            value = os.environ.get(setting.name) or setting.default
+        else:
+            value = values[setting.name]
+        source = ("file" if from_file else "environment") if given else "default"
+        shown.append(
+            {
+                "name": setting.name,
+                "value": value,
+                "source": source,
+                "default": setting.default,
+                "meaning": setting.meaning,
+            }
+        )
+    if as_json:
+        print_json(shown)
+        return
+    print_table(
+        ("Setting", "Value", "From", "Meaning"),
+        [
+            (
+                str(row["name"]),
+                str(row["default"] if row["value"] is None else row["value"]),
+                str(row["source"]),
+                str(row["meaning"]),
+            )
+            for row in shown
+        ],
+        empty="There are no settings.",
+    )
+
+
+@config.command()
+@json_option
+def check(*, as_json: bool) -> None:
+    """Check the settings; exit 78 with every fault when they are not sound."""
+    from muster.config import Config
+
+    Config.from_environ(os.environ)
+    if as_json:
+        print_json({"ok": True})
+        return
+    click.echo("The settings are sound.", err=True)
+
+
+def _values(config: "Config") -> dict[str, str]:
+    host = f"[{config.bind_host}]" if ":" in config.bind_host else config.bind_host
+    return {
+        "MUSTER_BIND": f"{host}:{config.bind_port}",
+        "MUSTER_PUBLIC_URL": config.public_url,
+        "MUSTER_DATA_DIR": str(config.data_dir),
+        "MUSTER_PLUGINS": str(int(config.plugins)),
+        "MUSTER_LOG": config.log_level,
+        "MUSTER_FLOW_AGENT_DENY_WORDS": ",".join(sorted(config.deny_words)),
+        "MUSTER_TURN_DEADLINE": f"{config.turn_deadline_seconds}s",
+        "MUSTER_DRAIN": f"{config.drain_seconds}s",
+        "MUSTER_CLI_DECISIONS": str(int(config.cli_decisions)),
+    }

@@ -1,0 +1,97 @@
+r"""What commands print: one JSON document, or text that a person likes to read.
+
+Senders, subjects and bodies come from outside, and some outside wants to move the cursor, to hide
+text or to turn it around. So nothing of it reaches a terminal but letters that show; whatever else
+there is shows as its escape (`\x1b`). JSON is printed as ASCII for the same reason.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import click
+
+_WIDTH_WITHOUT_TERMINAL = 200
+_TAB_CELLS = 4
+
+
+def print_json(document: Mapping[str, object] | Sequence[Mapping[str, object]]) -> None:
+    """Print the one JSON document of a command."""
+    click.echo(json.dumps(document))
+
+
+def utc(at: datetime | None) -> str | None:
+    """A time for programs: RFC 3339 in UTC."""
+    return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def local(at: datetime | None) -> str:
+    """A time for people, to the minute, in this machine's zone; a dash for none."""
+    return "-" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def age(since: datetime, until: datetime) -> str:
+    """How long something lasts, in the largest unit that is not zero."""
+    seconds = max(0, int((until - since).total_seconds()))
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def shown(text: str | None) -> str:
+    """One line of outside text, harmless to a terminal; a dash for none."""
+    if text is None:
+        return "-"
+    return "".join(_letter(letter) for letter in text)
+
+
+def _letter(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    if letter.isspace() and letter not in "\r\n\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029":
+        return " "
+    return letter.encode("unicode_escape").decode()
+
+
+def print_quoted(text: str) -> None:
+    """Print outside text of many lines behind a bar, which no text can get in front of."""
+    for line in text.replace("\r\n", "\n").split("\n"):
+        click.echo(f"  | {shown(line.expandtabs(_TAB_CELLS))}")
+
+
+def print_heading(text: str) -> None:
+    """Print a heading, bold where there is a terminal."""
+    click.echo(click.style(text, bold=True))
+
+
+def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
+    """Print names and values in two columns; the values are safe to show already."""
+    listed = list(pairs)
+    width = max(len(name) for name, _ in listed)
+    for name, value in listed:
+        click.echo(f"  {name:<{width}}  {value}")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
+    """Print a table of outside texts; with no row, say `empty` on stderr."""
+    if not rows:
+        click.echo(empty, err=True)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(
+        file=sys.stdout,
+        width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+    table = Table(*columns, box=box.SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*(Text(shown(cell), overflow="fold") for cell in row))
+    console.print(table)

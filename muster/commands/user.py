@@ -1,0 +1,142 @@
+"""`muster user`: the people whose desks these are."""
+
+import sys
+
+import click
+
+from muster.commands.options import json_option
+from muster.commands.output import local, print_json, print_table, utc
+from muster.commands.session import Store, in_store
+from muster.errors import Invalid
+
+PASSWORD_BYTES_MAX = 8192
+
+
+@click.group()
+def user() -> None:
+    """Add, list, disable and enable accounts."""
+
+
+@user.command()
+@click.argument("name")
+@click.option("--email", required=True, help="An address, such as ada@example.test.")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@json_option
+def add(name: str, email: str, *, password_stdin: bool, as_json: bool) -> None:
+    """Open an account named NAME: small letters a-z, digits and hyphens.
+
+    The password, of 8 to 1024 characters, is asked for, or read as the first line of standard
+    input with --password-stdin; it is never an argument.
+    """
+    from muster.accounts.operations import add_user, next_user_id
+    from muster.accounts.passwords import hash_password
+    from muster.accounts.rules import AddUser, User, check
+    from muster.principals import Owner, System
+
+    check(AddUser(name=name, email=email, password_hash=""))
+    password = _read_password() if password_stdin else _ask_password()
+
+    async def work(store: Store) -> User:
+        command = AddUser(name=name, email=email, password_hash=await hash_password(password))
+        async with store.db.transaction(System()) as tx:
+            owner_id = await next_user_id(tx)
+        return await store.db.run(Owner(owner_id=owner_id, via="cli"), add_user, command)
+
+    added = in_store(work)
+    if as_json:
+        print_json(
+            {
+                "user_id": added.id,
+                "name": added.name,
+                "email": added.email,
+                "created_at": utc(added.created_at),
+            }
+        )
+        return
+    click.echo(f"{added.name} has an account now. Next, give it a chief and a plugin:", err=True)
+    click.echo(f"  muster agent add helper --owner {added.name} --chief", err=True)
+    click.echo(f"  muster plugin add mail --owner {added.name} --label Mail --scope mail", err=True)
+
+
+@user.command("list")
+@json_option
+def list_(*, as_json: bool) -> None:
+    """List the accounts by name."""
+    from muster.accounts.operations import list_users
+    from muster.accounts.rules import ListUsers
+    from muster.principals import System
+
+    users = in_store(lambda store: store.db.run(System(), list_users, ListUsers()))
+    if as_json:
+        print_json(
+            [
+                {
+                    "user_id": found.id,
+                    "name": found.name,
+                    "email": found.email,
+                    "created_at": utc(found.created_at),
+                    "disabled_at": utc(found.disabled_at),
+                }
+                for found in users
+            ]
+        )
+        return
+    print_table(
+        ("ID", "Name", "Email", "Since", "State"),
+        [
+            (
+                str(found.id),
+                found.name,
+                found.email,
+                local(found.created_at),
+                "live" if found.disabled_at is None else f"disabled {local(found.disabled_at)}",
+            )
+            for found in users
+        ],
+        empty="There is no account yet: muster user add NAME --email ADDRESS",
+    )
+
+
+@user.command()
+@click.argument("name")
+@json_option
+def disable(name: str, *, as_json: bool) -> None:
+    """Shut every door to the tokens of NAME, at once; nothing is deleted."""
+    from muster.accounts.operations import disable_user
+    from muster.accounts.rules import Disable
+
+    changed = in_store(lambda store: store.run_as(name, disable_user, Disable()))
+    if as_json:
+        print_json({"user_id": changed.id, "disabled_at": utc(changed.disabled_at)})
+        return
+    click.echo(f"{changed.name} is disabled; `muster user enable` undoes it.", err=True)
+
+
+@user.command()
+@click.argument("name")
+@json_option
+def enable(name: str, *, as_json: bool) -> None:
+    """Open the doors again, to the same tokens as before."""
+    from muster.accounts.operations import enable_user
+    from muster.accounts.rules import Enable
+
+    changed = in_store(lambda store: store.run_as(name, enable_user, Enable()))
+    if as_json:
+        print_json({"user_id": changed.id, "disabled_at": None})
+        return
+    click.echo(f"{changed.name} is enabled.", err=True)
+
+
+def _read_password() -> str:
+    line = sys.stdin.buffer.readline(PASSWORD_BYTES_MAX)
+    try:
+        return line.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise Invalid("The password is not valid UTF-8.", field="password") from None
+
+
+def _ask_password() -> str:
+    if not sys.stdin.isatty():
+        raise click.UsageError("There is no terminal to ask for a password: use --password-stdin.")
+    password: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    return password
