@@ -186,9 +186,9 @@ class ActorSlot(Slot):
         began = trio.current_time()
         answer = await actor.handle(envelope.message)
         took = trio.current_time() - began
-        if question is not None and self._in_hand is question:
-            if not question.answer(answer):
-                actor.unreceived(envelope.message, answer)
+        deferred = self._in_hand is not question
+        if question is not None and not deferred and not question.answer(answer):
+            actor.unreceived(envelope.message, answer)
         self._in_hand = None
         if took > self.spec.slow_seconds:
             reason = f"{type(envelope.message).__name__} took {took:.3f} s"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import enum
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -16,7 +15,7 @@ STOP_SECONDS = 5.0
 SLOW_SECONDS = 1.0
 
 
-class Life(abc.ABC):
+class Life:
     """The three moments of an actor's life, which `Actor` gives their tools."""
 
     async def started(self) -> None:
@@ -69,7 +68,7 @@ class SupervisorSpec:
 
     name: str = attrs.field(validator=_check_name)
     strategy: Strategy = Strategy.ONE_FOR_ONE
-    intensity: Intensity = Intensity()
+    intensity: Intensity = attrs.field(factory=Intensity)
     children: Sequence[ChildSpec | SupervisorSpec] = ()
     policy: Policy = Policy.PERMANENT
     isolate: bool = False

@@ -5,9 +5,9 @@ task, synchronously: the decision and its report stand before anything else can 
 time (launching when a backoff is over, stopping the siblings of a crashed child, the stop of all)
 is done by the supervisor's own loop, one thing after the other.
 
-A place (`Slot`) outlives its incarnations and, for the children of the spec, those of its supervisor
-too: their mailboxes stay open while the supervisor itself is restarted. Dynamic children end with
-the incarnation of their supervisor.
+A place (`Slot`) outlives its incarnations and, for the children of the spec, those of its
+supervisor too: their mailboxes stay open while the supervisor itself is restarted. Dynamic children
+end with the incarnation of their supervisor.
 
 What can race, and how it is settled. A message to a child that is leaving or being stopped by
 `stop_child` waits in the mailbox; `_ended` runs in one step after the last step of the incarnation

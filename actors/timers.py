@@ -1,9 +1,9 @@
 """Messages to oneself, later.
 
 A timer belongs to one incarnation of one actor: it ends with it, and what it had put into the
-mailbox is dropped before the next incarnation starts, whose `started()` arms its own. A key names at
-most one timer; arming it again, or cancelling it, also takes back a message that waits already, so a
-cancelled timer is never handled.
+mailbox is dropped before the next incarnation starts, whose `started()` arms its own. A key names
+at most one timer; arming it again, or cancelling it, also takes back a message that waits already,
+so a cancelled timer is never handled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TIMERS_MAX = 1000
 FULL_RETRY_SECONDS = 0.1
 
 
-class TooManyTimers(Exception):
+class TooManyTimers(Exception):  # noqa: N818 (the name says what happened)
     """The actor has TIMERS_MAX timers that have not fired."""
 
 
