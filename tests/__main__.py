@@ -83,9 +83,7 @@ def run_all(for_pytest: Sequence[str]) -> int:
     """Run the three, print what they said, and end with pytest's closing line."""
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
-        linters = [
-            stack.enter_context(start(name, command)) for name, command in _LINTERS.items()
-        ]
+        linters = [stack.enter_context(start(name, command)) for name, command in _LINTERS.items()]
         tests, closing = run_pytest(for_pytest)
         steps = [*(finish(linter) for linter in linters), tests]
     failed = [step.name for step in steps if step.code != 0]

@@ -149,9 +149,7 @@ def _doors_have_no_sql(found: Import) -> str | None:
 def _clients_are_another_program(found: Import) -> str | None:
     if not within(found.importer, "muster.clients"):
         return None
-    if found.top == "web" or (
-        found.top == "muster" and not within(found.module, "muster.clients")
-    ):
+    if found.top == "web" or (found.top == "muster" and not within(found.module, "muster.clients")):
         return (
             "a client stands on the other side of the wire: what it imported of the server, a"
             " plugin author elsewhere could not have"
