@@ -1,0 +1,74 @@
+"""The SDK for plugin authors, on Trio.
+
+A plugin connects muster to another system: it posts that system's messages and sends the
+replies that the owner approved. A whole plugin is a source, a sink and four lines:
+
+    async with open_journal(folder) as journal, PluginClient(url, token) as client:
+        await run_plugin(client, journal, source=MySource(), sink=MySink())
+
+What the SDK does for its author (plugins: "The plugin author's contract"):
+
+- `post` and `report` are repeated until they are answered, with backoff and jitter, and obey
+  `Retry-After`. A claim is never repeated: one whose answer was lost is lost.
+- Each draft is written to the journal before it is sent, so that a kill at any point never
+  sends a `draft_id` twice; one process per state folder.
+- A result is reported again, after restarts too, until muster answers it.
+
+Limits: a claim waits 0 to 25 s and times out 10 s later; an answer to anything else takes at most
+30 s; `external_ref` has 200 characters and `detail` 4 KiB (longer ones are fitted, with a mark).
+A draft is sent only while at least 30 s of its 2-minute lease are left.
+"""
+
+from muster.clients.plugin.client import PluginClient, note_on_stderr
+from muster.clients.plugin.journal import Entry, Journal, State, open_journal
+from muster.clients.plugin.loop import Pace, Sink, Source, run_plugin, run_plugin_once
+from muster.clients.plugin.state_folder import StateFolderBusyError
+from muster.clients.plugin.wire import (
+    ClaimLostError,
+    Draft,
+    Message,
+    NotSignedInError,
+    PluginError,
+    PluginsOffError,
+    Posted,
+    RefusedError,
+    Reported,
+    Result,
+    SendFailedError,
+    SendUnknownError,
+    TryLaterError,
+    UnexpectedAnswerError,
+    UnreachableError,
+    Verdict,
+)
+
+__all__ = [
+    "ClaimLostError",
+    "Draft",
+    "Entry",
+    "Journal",
+    "Message",
+    "NotSignedInError",
+    "Pace",
+    "PluginClient",
+    "PluginError",
+    "PluginsOffError",
+    "Posted",
+    "RefusedError",
+    "Reported",
+    "Result",
+    "SendFailedError",
+    "SendUnknownError",
+    "Sink",
+    "Source",
+    "State",
+    "StateFolderBusyError",
+    "TryLaterError",
+    "UnexpectedAnswerError",
+    "UnreachableError",
+    "Verdict",
+    "note_on_stderr",
+    "open_journal",
+    "run_plugin",
+    "run_plugin_once",
+]

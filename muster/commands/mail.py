@@ -1,0 +1,136 @@
+"""`muster mail`: bring a Maildir's mail to muster, and write the approved replies to an outbox."""
+
+import functools
+import hashlib
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from muster.commands.exits import Exit
+from muster.errors import (
+    Conflict,
+    Invalid,
+    MusterError,
+    TooMany,
+    Unauthorized,
+    Unavailable,
+)
+
+DEFAULT_URL = "http://localhost:8420"
+TOKEN_PREFIX = "mpl_"  # noqa: S105 - the kind's prefix, no secret
+TOKEN_CHARACTERS_MAX = 200
+TRY_LATER_SECONDS = 60
+
+
+@click.command("mail")
+@click.option(
+    "--maildir", type=click.Path(path_type=Path), required=True, help="The Maildir to read."
+)
+@click.option(
+    "--outbox", type=click.Path(path_type=Path), required=True, help="The Maildir for replies."
+)
+@click.option("--url", help=f"Where muster is [MUSTER_URL, else {DEFAULT_URL}].")
+@click.option("--token-file", type=click.Path(path_type=Path), help="Holds the plugin's token.")
+@click.option("--state", type=click.Path(path_type=Path), help="The plugin's own folder.")
+@click.option("--from", "sender_address", help="The replies' address [where the mail arrived].")
+@click.option("--once", is_flag=True, help="Do what there is to do, then end.")
+def mail(
+    *,
+    maildir: Path,
+    outbox: Path,
+    url: str | None,
+    token_file: Path | None,
+    state: Path | None,
+    sender_address: str | None,
+    once: bool,
+) -> int:
+    """Run the mail plugin: mail in, approved replies out, each of them once.
+
+    Only `new` and `cur` of the Maildir are read and nothing in it is changed. Replies are written
+    to the outbox, a Maildir that is made when it is missing; your mail program sends them on.
+
+    The token is read from --token-file, MUSTER_PLUGIN_TOKEN or MUSTER_PLUGIN_TOKEN_FILE. What was
+    posted and sent is remembered in --state, one folder a server (a folder of its own under
+    XDG_STATE_HOME otherwise). Exits 1 when --once could not bring every mail, 5 when the token is
+    refused, 6 when muster can't be reached, 7 when another process runs on the folder, 75 when
+    --once would have to wait.
+    """
+    # Here and below: what is heavy is imported only once it is needed.
+    import trio
+
+    from muster.clients.mail.program import run_mail, until_stopped
+
+    address = url or os.environ.get("MUSTER_URL") or DEFAULT_URL
+    run = functools.partial(
+        run_mail,
+        url=address,
+        token=read_token(token_file, os.environ),
+        maildir=maildir,
+        outbox=outbox,
+        state_folder=state or default_state_folder(os.environ, url=address, maildir=maildir),
+        sender_address=sender_address,
+        once=once,
+    )
+    ending = trio.run(until_stopped, run)
+    if isinstance(ending, int):
+        return Exit.FAILED if ending else Exit.OK
+    raise _told(ending) from ending
+
+
+def read_token(token_file: Path | None, environ: Mapping[str, str]) -> str:
+    """The plugin's token, whose text is in no error; Invalid when there is none to use."""
+    named = token_file or environ.get("MUSTER_PLUGIN_TOKEN_FILE")
+    if named:
+        try:
+            token = Path(named).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            told = error.strerror if isinstance(error, OSError) else "it holds more than a token"
+            raise _bad_setting(f"cannot read the token in {named}: {told}", "token-file") from None
+    else:
+        token = environ.get("MUSTER_PLUGIN_TOKEN", "").strip()
+    if not token:
+        raise _bad_setting("no token: give --token-file or set MUSTER_PLUGIN_TOKEN", "token-file")
+    plain = token.isascii() and token.isprintable() and " " not in token
+    if not token.startswith(TOKEN_PREFIX) or not plain or len(token) > TOKEN_CHARACTERS_MAX:
+        raise _bad_setting(
+            f"the token is no plugin's: those begin with {TOKEN_PREFIX}", "token-file"
+        )
+    return token
+
+
+def default_state_folder(environ: Mapping[str, str], *, url: str, maildir: Path) -> Path:
+    """A folder for this server and this Maildir, so that two never share what they remember."""
+    home = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    named = f"{url.rstrip('/')}\0{maildir.resolve()}".encode("utf-8", "surrogateescape")
+    return Path(home) / "muster" / f"mail-{hashlib.sha256(named).hexdigest()[:12]}"
+
+
+def _told(error: Exception) -> MusterError:
+    """What the plugin's end means on the command line."""
+    from muster.clients import plugin
+
+    match error:
+        case plugin.NotSignedInError():
+            return Unauthorized(str(error))
+        case plugin.StateFolderBusyError():
+            return Conflict(str(error))
+        case plugin.TryLaterError():
+            asked = error.retry_after_seconds or TRY_LATER_SECONDS
+            return TooMany(str(error), retry_after_seconds=math.ceil(asked))
+        case plugin.PluginsOffError():
+            return TooMany(str(error), retry_after_seconds=TRY_LATER_SECONDS)
+        case plugin.UnreachableError() | plugin.ClaimLostError():
+            return Unavailable(str(error))
+        case ValueError():
+            return _bad_setting(str(error), "")
+        case NotADirectoryError():
+            return Invalid(str(error), field="maildir")
+        case _:
+            return MusterError(str(error))
+
+
+def _bad_setting(sentence: str, field: str) -> Invalid:
+    return Invalid(sentence, code="bad_configuration", field=field or None)
