@@ -1,0 +1,124 @@
+"""From a configuration to a database that can be used: one function for the server and commands.
+
+With no URL the embedded cluster is made, started or adopted; with one, that server is used. Then
+the schema and the roles are brought up to date, and the pool logs in as muster_app.
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import attrs
+
+from muster.errors import Unavailable
+from muster.pg.database import Database, Publish, open_database
+from muster.pg.driver import Connection, OperationalError, with_login
+from muster.pg.embedded import Embedded, use_embedded
+from muster.pg.faults import DatabaseFault
+from muster.pg.files import write_private
+from muster.pg.migrate import migrate
+
+PASSWORD_FILE = "muster-app-password"  # noqa: S105 - a file's name, not a password
+
+
+@attrs.frozen(kw_only=True)
+class AdminFacts:
+    """What an operator's page, the listener and the tree need to know of the database."""
+
+    app_url: str = attrs.field(repr=False)
+    cluster: Embedded | None  # None: the server is somebody else's
+    schema_version: int
+    server_version: int  # 180004 is 18.4
+
+
+@asynccontextmanager
+async def open_store(
+    *,
+    database_url: str | None,
+    database_app_url: str | None,
+    data_dir: Path,
+    publish: Publish,
+    pool_size: int = 8,
+    clock_offset: timedelta = timedelta(0),
+    settings: Sequence[tuple[str, str]] = (),
+) -> AsyncIterator[tuple[Database, AdminFacts]]:
+    """Open the database of a configuration, ready for work.
+
+    Raises DatabaseFault when it cannot be used as it is, Unavailable when it cannot be reached.
+    `settings` are for an embedded server that has to be started.
+    """
+    async with AsyncExitStack() as stack:
+        cluster: Embedded | None = None
+        if database_url is None:
+            cluster = await stack.enter_async_context(use_embedded(data_dir, settings=settings))
+            database_url = cluster.admin_url
+        if database_app_url is None:
+            app_url, version = await _prepare(database_url, data_dir)
+        else:
+            app_url, version = database_app_url, await migrate(database_url, app_password=None)
+        server_version = await _check_login(app_url)
+        db = await stack.enter_async_context(
+            open_database(app_url, publish=publish, pool_size=pool_size, clock_offset=clock_offset)
+        )
+        yield (
+            db,
+            AdminFacts(
+                app_url=app_url,
+                cluster=cluster,
+                schema_version=version,
+                server_version=server_version,
+            ),
+        )
+
+
+async def _prepare(admin_url: str, data_dir: Path) -> tuple[str, int]:
+    """Migrate, and see that muster_app can log in with the password of this data folder."""
+    password = load_password(data_dir)
+    version = await migrate(admin_url, app_password=password)
+    app_url = with_login(admin_url, "muster_app", password)
+    try:
+        (await Connection.open(app_url)).close()
+    except OperationalError:
+        # The role is older than this password: the folder is new, or the database came from a dump.
+        await migrate(admin_url, app_password=password, reset_password=True)
+    return app_url, version
+
+
+def load_password(data_dir: Path) -> str:
+    """muster_app's password of this data folder, 0600, made when missing."""
+    path = data_dir / PASSWORD_FILE
+    if not path.exists():
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, secrets.token_urlsafe(32))
+    return path.read_text(encoding="utf-8").strip()
+
+
+async def _check_login(app_url: str) -> int:
+    """Log in once as the pool will; what cannot work is better said at boot."""
+    try:
+        connection = await Connection.open(app_url)
+    except OperationalError as error:
+        raise Unavailable(f"muster cannot log in to its database: {error}") from error
+    try:
+        if connection.privileged:
+            raise DatabaseFault(
+                "muster's pool must not log in as a superuser or a role with BYPASSRLS"
+                " (MUSTER_DATABASE_APP_URL): row-level security would not hold it"
+            )
+        able = await connection.scalar(
+            "select pg_has_role('muster_system', 'member')"
+            " and has_table_privilege('muster.messages', 'insert')"
+            " and not pg_has_role((select tableowner from pg_tables"
+            " where schemaname = 'muster' and tablename = 'messages'), 'member')",
+            {},
+        )
+        if not able:
+            raise DatabaseFault(
+                "MUSTER_DATABASE_APP_URL must log in as muster_app, or as a role that inherits"
+                " it, can become muster_system and owns no table of muster's"
+            )
+        return connection.server_version
+    finally:
+        connection.close()

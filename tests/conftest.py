@@ -1,0 +1,5 @@
+"""The fixtures that every test may use; where they come from is tests/support."""
+
+from tests.support.cluster import _pools, cluster, db, own_database, owner
+
+__all__ = ["_pools", "cluster", "db", "own_database", "owner"]

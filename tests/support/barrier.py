@@ -1,0 +1,46 @@
+"""Makes operations truly collide: each has its transaction open before any of them begins."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import trio
+
+from muster.errors import MusterError
+from muster.pg.database import Database, Transaction
+from muster.principals import Principal
+
+R = TypeVar("R")
+
+
+async def collide(
+    db: Database,
+    *operations: tuple[Principal, Callable[[Transaction], Awaitable[R]]],
+) -> Sequence[R | MusterError]:
+    """Run the operations at once, each as its principal; results in order, a refusal as itself.
+
+    All transactions are open before the first operation starts, so the pool must hold as many.
+    """
+    outcomes: dict[int, R | MusterError] = {}
+    ready = 0
+    everybody = trio.Event()
+
+    async def run(
+        index: int, principal: Principal, operation: Callable[[Transaction], Awaitable[R]]
+    ) -> None:
+        nonlocal ready
+        try:
+            async with db.transaction(principal) as tx:
+                ready += 1
+                if ready == len(operations):
+                    everybody.set()
+                await everybody.wait()
+                outcome: R | MusterError = await operation(tx)
+        except MusterError as refusal:
+            outcome = refusal
+        outcomes[index] = outcome
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            for index, (principal, operation) in enumerate(operations):
+                nursery.start_soon(run, index, principal, operation)
+    return [outcomes[index] for index in range(len(operations))]
