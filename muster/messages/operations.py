@@ -1,0 +1,124 @@
+"""The verbs of messages: post, look, and what the chief's delivery needs.
+
+Lock order everywhere: a plugin's row, then a message's row, then that message's drafts.
+"""
+
+import attrs
+
+from muster.errors import NotFound
+from muster.messages import store
+from muster.messages.rules import Message, Post, State, check, check_allowance
+from muster.outcomes import Changed, Fact, Hint, HintKind
+from muster.pg.database import Transaction
+from muster.plugins.operations import lock_live_plugin
+from muster.principals import Plugin
+
+__all__ = [
+    "ListMessages",
+    "Message",
+    "Post",
+    "Posted",
+    "State",
+    "find_next_queued",
+    "get_message",
+    "list_messages",
+    "lock_delivering",
+    "lock_message",
+    "post",
+    "save",
+]
+
+LISTED_MAX = 1000
+
+
+@attrs.frozen(kw_only=True)
+class Posted:
+    """What a plugin is answered: 202 when it was `created`, else 200 with where it stands."""
+
+    id: int
+    status: str
+    created: bool
+
+
+@attrs.frozen(kw_only=True)
+class ListMessages:
+    """Which messages to list; `plugin` is a name. At most 1,000."""
+
+    state: State | None = None
+    plugin: str | None = None
+    limit: int = 50
+
+
+async def post(tx: Transaction, command: Post) -> Posted:
+    """Store an inbound message, once for its external id (plugins: "POST /plugin/v1/messages").
+
+    Raises Invalid for a field, TooMany over an allowance, Unauthorized once the plugin is revoked.
+    You don't get TooMany for a repeat: that is answered from what is stored, whatever it says now.
+    """
+    plugin = tx.principal
+    assert isinstance(plugin, Plugin)
+    check(command)
+    # Most repeats end here without a lock. A new one takes the plugin's row, which makes the counts
+    # exact and lets the second of two equal posts see the first.
+    stored = await store.find_by_external_id(tx, plugin.plugin_id, command.external_id)
+    if stored is None:
+        await lock_live_plugin(tx, plugin.plugin_id)
+        stored = await store.find_by_external_id(tx, plugin.plugin_id, command.external_id)
+    if stored is not None:
+        return Posted(id=stored.id, status=stored.status, created=False)
+    check_allowance(
+        await store.count_undelivered(tx, plugin.plugin_id),
+        await store.find_sixtieth_newest(tx, plugin.plugin_id),
+        tx.now,
+    )
+    message = await store.insert(tx, plugin.plugin_id, command)
+    await tx.record(
+        Fact(
+            action="plugin.message.received",
+            subject=f"message:{message.id}",
+            data={"external_id": message.external_id, "no_reply": message.no_reply},
+        )
+    )
+    tx.hint(Hint(kind=HintKind.MESSAGE_QUEUED, owner_id=tx.owner_id, id=message.id))
+    return Posted(id=message.id, status=message.status, created=True)
+
+
+async def get_message(tx: Transaction, message_id: int) -> Message:
+    """The owner's message; raises NotFound for none and for somebody else's."""
+    message = await store.find(tx, message_id)
+    if message is None:
+        raise NotFound(f"There is no message {message_id}.")
+    return message
+
+
+async def list_messages(tx: Transaction, command: ListMessages) -> list[Message]:
+    """The owner's messages, newest first."""
+    return await store.list_newest(
+        tx,
+        state=command.state,
+        plugin=command.plugin,
+        limit=max(0, min(command.limit, LISTED_MAX)),
+    )
+
+
+async def lock_message(tx: Transaction, message_id: int) -> Message | None:
+    """The owner's message with its row locked until the transaction ends."""
+    return await store.lock(tx, message_id)
+
+
+async def find_next_queued(tx: Transaction) -> Message | None:
+    """The owner's oldest queued message whose plugin lives, with its row locked.
+
+    The caller holds the chief's row: so two deliveries of one owner do not meet here.
+    """
+    return await store.lock_next_queued(tx)
+
+
+async def lock_delivering(tx: Transaction, agent_id: int) -> list[Message]:
+    """What is `delivering` to this agent, locked: none or one."""
+    return await store.lock_delivering(tx, agent_id)
+
+
+async def save(tx: Transaction, changed: Changed[Message]) -> Message:
+    """Write what `rules.decide` said about a locked message, with its facts and hints."""
+    return await store.save(tx, changed)

@@ -1,0 +1,187 @@
+"""The SQL of messages."""
+
+# ruff: noqa: S608 - what is put into the statements is a constant of this module
+
+from datetime import datetime
+from typing import Final
+
+from muster.messages.rules import NEW_PER_HOUR_MAX, UNDELIVERED_MAX, Message, Post, State
+from muster.outcomes import Changed
+from muster.pg.database import Transaction
+from muster.pg.query import Query
+
+COLUMNS: Final = """
+    m.id, m.owner_id, m.plugin_id, m.external_id, m.sender, m.subject, m.body, m.received_at,
+    m.no_reply, m.sender_verified, m.thread, m.human_conversation, m.created_at,
+    m.state, m.agent_id, m.epoch, m.attempts, m.delivering_at, m.settled_at
+"""
+
+FIND_BY_EXTERNAL_ID = Query(f"""
+    select {COLUMNS} from messages m
+    where m.owner_id = %(owner_id)s and m.plugin_id = %(plugin_id)s
+      and m.external_id = %(external_id)s
+""")
+
+
+async def find_by_external_id(tx: Transaction, plugin_id: int, external_id: str) -> Message | None:
+    """The message that the plugin posted under this id."""
+    return await tx.find(FIND_BY_EXTERNAL_ID, Message, plugin_id=plugin_id, external_id=external_id)
+
+
+COUNT_UNDELIVERED = Query("""
+    select count(*) from (
+        select from messages
+        where plugin_id = %(plugin_id)s and state in ('queued', 'delivering')
+        limit %(most)s
+    ) undelivered
+""")
+
+
+async def count_undelivered(tx: Transaction, plugin_id: int) -> int:
+    """How many of the plugin's messages wait for the chief, counted no further than the limit."""
+    count = await tx.scalar(COUNT_UNDELIVERED, plugin_id=plugin_id, most=UNDELIVERED_MAX)
+    assert isinstance(count, int)
+    return count
+
+
+FIND_SIXTIETH_NEWEST = Query("""
+    select created_at from messages
+    where plugin_id = %(plugin_id)s
+    order by created_at desc
+    limit 1 offset %(newer)s
+""")
+
+
+async def find_sixtieth_newest(tx: Transaction, plugin_id: int) -> datetime | None:
+    """When the message was stored whose age says whether the hour is full."""
+    at = await tx.scalar(FIND_SIXTIETH_NEWEST, plugin_id=plugin_id, newer=NEW_PER_HOUR_MAX - 1)
+    assert at is None or isinstance(at, datetime)
+    return at
+
+
+INSERT = Query(f"""
+    insert into messages as m
+        (owner_id, plugin_id, external_id, sender, subject, body, received_at, no_reply,
+         sender_verified, thread, human_conversation, created_at, state, attempts)
+    values
+        (%(owner_id)s, %(plugin_id)s, %(external_id)s, %(sender)s, %(subject)s, %(body)s,
+         %(received_at)s, %(no_reply)s, %(sender_verified)s, %(thread)s, %(human_conversation)s,
+         %(now)s, 'queued', 0)
+    returning {COLUMNS}
+""")
+
+
+async def insert(tx: Transaction, plugin_id: int, post: Post) -> Message:
+    """Store a posted message; the caller holds the plugin's row and saw that the id is new."""
+    return await tx.one(
+        INSERT,
+        Message,
+        plugin_id=plugin_id,
+        external_id=post.external_id,
+        sender=post.sender,
+        subject=post.subject,
+        body=post.body,
+        received_at=post.received_at,
+        no_reply=post.no_reply,
+        sender_verified=post.sender_verified,
+        thread=post.thread,
+        human_conversation=post.human_conversation,
+    )
+
+
+FIND = Query(f"""
+    select {COLUMNS} from messages m where m.owner_id = %(owner_id)s and m.id = %(message_id)s
+""")
+
+
+async def find(tx: Transaction, message_id: int) -> Message | None:
+    """The owner's message of that id."""
+    return await tx.find(FIND, Message, message_id=message_id)
+
+
+# With a state it goes by messages_state_idx, without one by messages_listing_idx.
+LIST = Query(f"""
+    select {COLUMNS} from messages m
+    where m.owner_id = %(owner_id)s
+      and (%(plugin)s::text is null or m.plugin_id in (
+          select p.id from plugins p where p.owner_id = %(owner_id)s and p.name = %(plugin)s))
+    order by m.id desc
+    limit %(limit)s
+""")
+LIST_STATE = Query(f"""
+    select {COLUMNS} from messages m
+    where m.owner_id = %(owner_id)s and m.state = %(state)s
+      and (%(plugin)s::text is null or m.plugin_id in (
+          select p.id from plugins p where p.owner_id = %(owner_id)s and p.name = %(plugin)s))
+    order by m.id desc
+    limit %(limit)s
+""")
+
+
+async def list_newest(
+    tx: Transaction, *, state: State | None, plugin: str | None, limit: int
+) -> list[Message]:
+    """The owner's messages, newest first."""
+    if state is None:
+        return await tx.all(LIST, Message, plugin=plugin, limit=limit)
+    return await tx.all(LIST_STATE, Message, state=state, plugin=plugin, limit=limit)
+
+
+# NO KEY: filing a draft inserts a row that refers to the message, and need not wait for a delivery.
+LOCK = Query(f"""
+    select {COLUMNS} from messages m
+    where m.owner_id = %(owner_id)s and m.id = %(message_id)s
+    for no key update
+""")
+
+
+async def lock(tx: Transaction, message_id: int) -> Message | None:
+    """The owner's message of that id, its row locked."""
+    return await tx.find(LOCK, Message, message_id=message_id)
+
+
+# Races: two deliveries of one owner want the same row. The second waits for the first and then
+# PostgreSQL judges the row anew by this WHERE: it is `delivering`, so the answer is none at all,
+# though a younger message may be queued. The callers hold the chief's row, so that none waits here.
+# A revocation that commits between this look and the turn is caught by whoever begins the turn.
+LOCK_NEXT_QUEUED = Query(f"""
+    select {COLUMNS} from messages m
+    where m.owner_id = %(owner_id)s and m.state = 'queued'
+      and exists (
+          select from plugins p
+          where p.owner_id = m.owner_id and p.id = m.plugin_id and p.revoked_at is null)
+    order by m.id
+    limit 1
+    for no key update of m
+""")
+
+
+async def lock_next_queued(tx: Transaction) -> Message | None:
+    """The owner's oldest queued message of a live plugin, its row locked."""
+    return await tx.find(LOCK_NEXT_QUEUED, Message)
+
+
+LOCK_DELIVERING = Query(f"""
+    select {COLUMNS} from messages m
+    where m.owner_id = %(owner_id)s and m.agent_id = %(agent_id)s and m.state = 'delivering'
+    order by m.id
+    for no key update
+""")
+
+
+async def lock_delivering(tx: Transaction, agent_id: int) -> list[Message]:
+    """What is being delivered to this agent (one at most, by messages_one_turn_key), locked."""
+    return await tx.all(LOCK_DELIVERING, Message, agent_id=agent_id)
+
+
+SAVE = Query("""
+    update messages
+    set state = %(state)s, agent_id = %(agent_id)s, epoch = %(epoch)s, attempts = %(attempts)s,
+        delivering_at = %(delivering_at)s, settled_at = %(settled_at)s
+    where owner_id = %(owner_id)s and id = %(id)s
+""")
+
+
+async def save(tx: Transaction, changed: Changed[Message]) -> Message:
+    """Write a decision about a message whose row is locked."""
+    return await tx.save(SAVE, changed)
