@@ -1,1 +1,1 @@
-"""The wire: the accept loop, the doors and what each of them answers."""
+"""The HTTP and WebSocket side of muster: the wire floor, the doors and the pages."""

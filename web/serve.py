@@ -1,0 +1,192 @@
+"""The accept loop: one child a connection, and no client can end or delay another.
+
+Hypercorn's own `serve` ends with the first connection that raises, and waits for ever for a peer
+that does not read. So the loop is ours and only the protocol is Hypercorn's (`web.wire`).
+
+    accepting  --shutdown-->  grace  --empty, or grace_seconds-->  aborted  -->  over
+
+Accepting: each connection is a child task; what it raises is one report and one closed socket.
+Grace: the port is closed, idle connections end, requests in hand may finish. Aborted: what is left
+is shut down in both directions and cancelled. A cancel from outside goes straight to aborted.
+"""
+
+import errno
+import re
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio.worker_context import WorkerContext
+
+from web.asgi import ASGIApp
+from web.handlers import ReportCrash, sole
+from web.line import Counts, Limits, Line
+from web.wire import Connection
+
+BACKLOG = 1024
+PAUSE_SECONDS = 0.1
+# The process or the machine is out of something: the connection stays in the backlog meanwhile.
+CAPACITY_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_BIND = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>\d{1,5})")
+_PORT_MAX = 65_535
+
+
+def parse_bind(bind: str) -> tuple[str, int]:
+    """Split `host:port` or `[v6]:port`; ValueError with a sentence when it is neither."""
+    found = _BIND.fullmatch(bind)
+    if found is None or int(found["port"]) > _PORT_MAX:
+        raise ValueError(f"{bind!r} is not an address to bind: host:port or [v6]:port is")
+    return found["v6"] or found["host"], int(found["port"])
+
+
+async def serve(
+    app: ASGIApp,
+    *,
+    bind: str,
+    report: ReportCrash,
+    shutdown: trio.Event,
+    grace_seconds: float = 3.0,
+    limits: Limits | None = None,
+    counts: Counts | None = None,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve `app` on `bind` until `shutdown` is set; starts with the port that was bound.
+
+    Port 0 takes a free one. OSError when the address can't be bound. After `shutdown` it is over
+    within `grace_seconds`, plus what a handler shields (a commit: 5 s).
+    `report(crash, where)` must not block; it is called once for each crashed handler or connection.
+    """
+    host, port = parse_bind(bind)
+    listeners = await _listen(host, port)
+    door = _Door(app, report, limits or Limits(), counts or Counts())
+    try:
+        async with trio.open_nursery() as connections:
+            try:
+                async with trio.open_nursery() as accepting:
+                    for listener in listeners:
+                        accepting.start_soon(door.accept_all, listener, connections)
+                    task_status.started(listeners[0].socket.getsockname()[1])
+                    await shutdown.wait()
+                    accepting.cancel_scope.cancel()
+                for listener in listeners:
+                    listener.socket.close()
+                await door.empty(grace_seconds)
+            finally:
+                door.abort_all()
+                connections.cancel_scope.cancel()
+    finally:
+        for listener in listeners:
+            listener.socket.close()
+
+
+async def _listen(host: str, port: int) -> list[trio.SocketListener]:
+    listeners = await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG)
+    if port == 0:
+        # A name with two addresses would get two ports, and only one can be told.
+        for spare in listeners[1:]:
+            spare.socket.close()
+        del listeners[1:]
+    return listeners
+
+
+def _config(limits: Limits) -> Config:
+    config = Config()
+    config.accesslog = None
+    config.errorlog = None
+    config.include_server_header = False
+    # It would cut every SSE stream and long tool call; what must be bounded has its own bound.
+    config.read_timeout = None
+    config.keep_alive_timeout = limits.idle_seconds
+    config.keep_alive_max_requests = 1_000_000
+    config.h11_max_incomplete_size = limits.head_bytes_max
+    config.websocket_max_message_size = limits.socket_message_bytes_max
+    return config
+
+
+class _Door:
+    """Everybody who is connected, and how they come and go."""
+
+    def __init__(self, app: ASGIApp, report: ReportCrash, limits: Limits, counts: Counts) -> None:
+        self._app = app
+        self._report = report
+        self._limits = limits
+        self._counts = counts
+        self._config = _config(limits)
+        self._context = WorkerContext(None)
+        self._lines: set[Line] = set()
+        self._left = trio.Event()
+        self._full = False
+
+    async def accept_all(self, listener: trio.SocketListener, connections: trio.Nursery) -> None:
+        """Accept for ever; an exhausted process pauses it, a client that gave up is passed over."""
+        pausing = False
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as trouble:
+                if trouble.errno not in CAPACITY_ERRNOS:
+                    raise
+                self._counts.accept_pauses += 1
+                if not pausing:
+                    self._report(trouble, "accept loop pauses")
+                pausing = True
+                await trio.sleep(PAUSE_SECONDS)
+                continue
+            pausing = False
+            if self._has_room():
+                line = Line(stream, self._limits, self._counts)
+                self._lines.add(line)
+                self._counts.open += 1
+                self._counts.accepted += 1
+                connections.start_soon(self._connection, line)
+            else:
+                stream.socket.close()
+
+    def _has_room(self) -> bool:
+        if len(self._lines) < self._limits.connections_max:
+            self._full = False
+            return True
+        self._counts.refused_full += 1
+        if not self._full:
+            # One report each time it fills up: a flood of clients must not be a flood of reports.
+            self._full = True
+            full = ConnectionRefusedError(f"{len(self._lines)} connections are the limit")
+            self._report(full, "accept loop is full")
+        return False
+
+    async def _connection(self, line: Line) -> None:
+        try:
+            with line.life:
+                await Connection(
+                    self._app,
+                    self._config,
+                    self._context,
+                    line,
+                    limits=self._limits,
+                    report=self._report,
+                ).run()
+            await line.aclose()
+            await line.linger()
+        except* OSError:
+            pass  # the peer is gone, which is how connections end
+        except* Exception as crash:  # noqa: BLE001 -- a connection is a supervised child
+            self._counts.crashes += 1
+            self._report(sole(crash), "connection")
+        finally:
+            line.close()
+            self._lines.discard(line)
+            self._counts.open -= 1
+            if not self._lines:
+                self._left.set()
+
+    async def empty(self, grace_seconds: float) -> None:
+        """Let idle connections end and requests in hand finish, for at most `grace_seconds`."""
+        await self._context.terminated.set()
+        with trio.move_on_after(grace_seconds):
+            while self._lines:
+                self._left = trio.Event()
+                await self._left.wait()
+
+    def abort_all(self) -> None:
+        """Shut down whoever is left, so that no shielded write can keep us."""
+        for line in tuple(self._lines):
+            line.abort()

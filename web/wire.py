@@ -1,0 +1,371 @@
+"""Hypercorn's HTTP/1.1 and WebSocket code, with what a hostile or unlucky client can break mended.
+
+Hypercorn 0.18 (tests/web pins each of these):
+
+- lets an undecodable WebSocket header, a bad `HTTP2-Settings` or a frame in the handshake's
+  segment escape as an exception, or forgets the connection. Here the first is 400, HTTP/2 is off
+  (an `Upgrade: h2c` is ignored, which RFC 9110 allows; its preface is 505), and early frames wait
+  for the handshake.
+- blocks in handing "the client has left" to a handler whose queue is full, and then for ever
+  (mended in `web.handlers`).
+- keeps an idle connection's tasks for the whole keep-alive time after the client has left.
+- loses bytes, or the idle timer, when a handler is cancelled in its last send, and then goes silent
+  on a kept connection. Here a send is whole or not begun.
+- drops what a handler sends to a WebSocket that has ended, so a send loop never learns of it.
+  Here it raises PeerGone.
+- goes on collecting a message that was already too large, and inflates compressed ones without a
+  limit. Here the first ends the connection and compression is not offered.
+- answers a malformed head without a word. Here every refusal is JSON.
+"""
+
+import math
+from typing import Any, cast
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import h11
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, RawData, Updated
+from hypercorn.events import Event as WireEvent
+from hypercorn.protocol.events import Body, Data, EndBody, Event, Request, StreamClosed
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
+from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.protocol.ws_stream import ASGIWebsocketState, WSStream
+from hypercorn.trio.tcp_server import MAX_RECV, TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import parse_socket_addr
+from wsproto.events import CloseConnection
+from wsproto.events import Event as FrameEvent
+from wsproto.frame_protocol import CloseReason
+
+from web.asgi import ASGIApp, PeerGone
+from web.errors import error_body, error_headers
+from web.handlers import Handlers, ReportCrash
+from web.line import Limits, Line
+
+REFUSALS = {
+    400: ("malformed_request", "The request is not valid HTTP."),
+    408: ("request_timeout", "The head of the request did not arrive in time."),
+    431: ("head_too_large", "The head of the request is too large."),
+    505: ("http_version", "This server speaks HTTP/1.1 only."),
+}
+
+
+class _Refusal(Exception):  # noqa: N818 -- an answer, not a fault of ours
+    """The request is refused before any handler saw it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class _Parser(h11.Connection):
+    """An HTTP/1.1 parser that passes over what a client sends after its last request.
+
+    h11 calls it an error, and Hypercorn then answers 400 in place of the handler.
+    """
+
+    def receive_data(self, data: bytes) -> None:
+        if data and self.their_state in {h11.MUST_CLOSE, h11.ERROR}:
+            return
+        super().receive_data(data)
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        if self.their_state is h11.MUST_CLOSE and self.trailing_data[0]:
+            return h11.NEED_DATA
+        return super().next_event()
+
+
+class _Websocket(WSStream):
+    """A WebSocket that takes early frames, ends with its peer and never inflates."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._settled = trio.Event()
+
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, Request):
+            if not _is_sound_handshake(event):
+                raise _Refusal(400)
+            plain = [item for item in event.headers if item[0] != b"sec-websocket-extensions"]
+            event = Request(
+                stream_id=event.stream_id,
+                headers=plain,
+                http_version=event.http_version,
+                method=event.method,
+                raw_path=event.raw_path,
+                state=event.state,
+            )
+        elif isinstance(event, Data):
+            await self._settled.wait()
+            if self.state is not ASGIWebsocketState.CONNECTED:
+                return
+        elif isinstance(event, StreamClosed):
+            self._settled.set()
+        await super().handle(event)
+
+    async def app_send(self, message: Any) -> None:
+        if self.closed and message is not None:
+            await trio.lowlevel.checkpoint()
+            raise PeerGone
+        await super().app_send(message)
+        if message is None or self.state is not ASGIWebsocketState.HANDSHAKE:
+            self._settled.set()
+
+    async def _send_wsproto_event(self, event: FrameEvent) -> None:
+        await super()._send_wsproto_event(event)
+        too_big = CloseReason.MESSAGE_TOO_BIG
+        if isinstance(event, CloseConnection) and event.code == too_big:
+            await self.send(StreamClosed(stream_id=self.stream_id))
+
+
+class _Http1(H11Protocol):
+    """HTTP/1.1 as the only protocol, with refusals that say what was wrong."""
+
+    def __init__(self, line: Line, *args: Any) -> None:
+        super().__init__(*args)
+        self.line = line
+        self.connection = _Parser(
+            h11.SERVER, max_incomplete_event_size=self.config.h11_max_incomplete_size
+        )
+
+    @property
+    def awaits_head(self) -> bool:
+        """Whether part of a request's head is here and the rest is not."""
+        connection = self.connection
+        return connection.their_state is h11.IDLE and bool(connection.trailing_data[0])
+
+    @property
+    def may_still_send(self) -> bool:
+        """Whether the client is in the middle of something that it will go on sending."""
+        if self.connection.their_state in {h11.IDLE, h11.DONE, h11.MUST_CLOSE, h11.CLOSED}:
+            return bool(self.connection.trailing_data[0])
+        return True
+
+    async def handle(self, event: WireEvent) -> None:
+        try:
+            await super().handle(event)
+        except _Refusal as refusal:
+            await self.refuse(refusal.status)
+
+    async def refuse(self, status: int) -> None:
+        """Answer with an error and end the connection."""
+        await self._send_error_response(status)
+        await self.send(Closed())
+
+    async def _handle_events(self) -> None:
+        """Hand on what was parsed, until more bytes are needed.
+
+        Unlike Hypercorn's loop it leaves an answer that has begun alone when the rest of the
+        request turns out to be nonsense: there is one voice, and the connection ends after it.
+        """
+        while True:
+            if self.connection.they_are_waiting_for_100_continue:
+                await self._send_h11_event(h11.InformationalResponse(status_code=100, headers=[]))
+            try:
+                event = self.connection.next_event()
+            except h11.RemoteProtocolError as error:
+                if self.connection.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+                    await self.refuse(error.error_status_hint)
+                return
+            if event is h11.PAUSED:
+                await self.can_read.clear()
+                await self.can_read.wait()
+            elif isinstance(event, h11.Request):
+                await self.send(Updated(idle=False))
+                await self._check_protocol(event)
+                await self._create_stream(event)
+            elif self.stream is None or not await self._hand_on(self.stream, event):
+                return
+
+    async def _hand_on(self, stream: HTTPStream | WSStream, event: object) -> bool:
+        """Give part of a body or of a socket's bytes to its stream; False if nothing is left."""
+        match event:
+            case h11.Data():
+                await stream.handle(Body(stream_id=STREAM_ID, data=event.data))
+            case h11.EndOfMessage():
+                await stream.handle(EndBody(stream_id=STREAM_ID))
+            case Data():
+                await stream.handle(event)
+            case _:
+                return False
+        return True
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        if event.http_version not in {b"1.0", b"1.1"}:
+            raise _Refusal(505)
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        target = _origin_form(request.target)
+        kind: type[HTTPStream | WSStream] = HTTPStream
+        if _wants_websocket(request):
+            kind = _Websocket
+            self.connection = H11WSConnection(cast("h11.Connection", self.connection))
+        self.stream = kind(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            STREAM_ID,
+        )
+        await self.stream.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=list(request.headers),
+                http_version=request.http_version.decode(),
+                method=request.method.decode("ascii").upper(),
+                raw_path=target,
+                state=self.connection_state,
+            )
+        )
+        self.keep_alive_requests += 1
+
+    async def _send_error_response(self, status_code: int) -> None:
+        code, sentence = REFUSALS.get(status_code, REFUSALS[400])
+        body = error_body(code, sentence)
+        headers = [*error_headers(body), (b"connection", b"close")]
+        response = h11.Response(
+            status_code=status_code,
+            headers=headers + self.config.response_headers("h11"),
+        )
+        # In one piece and without a wait in between, so that no handler's answer can mix with it.
+        self.line.refused = True
+        events = (response, h11.Data(data=body), h11.EndOfMessage())
+        await self.send(RawData(b"".join(self.connection.send(event) for event in events)))
+
+
+class Connection(TCPServer):
+    """One client from its first byte to its last."""
+
+    protocol: _Http1  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: Config,
+        context: WorkerContext,
+        line: Line,
+        *,
+        limits: Limits,
+        report: ReportCrash,
+    ) -> None:
+        super().__init__(cast("Any", app), config, context, cast("Any", {}), cast("Any", line))
+        self._line = line
+        self._limits = limits
+        self._report = report
+        self._head_began = math.inf
+        self._heads_seen = 0
+
+    async def run(self) -> None:
+        """Serve until the client or the line ends; OSErrors of the socket end it quietly."""
+        sock = self._line.socket
+        client = parse_socket_addr(sock.family, sock.getpeername())
+        server = parse_socket_addr(sock.family, sock.getsockname())
+        async with Handlers(self._line, self._report) as handlers:
+            self._task_group = handlers
+            self.protocol = _Http1(
+                self._line,
+                self.app,
+                self.config,
+                self.context,
+                handlers,
+                ConnectionState(cast("Any", {})),
+                False,  # no TLS
+                client,
+                server,
+                self.protocol_send,
+            )
+            await self.idle_task.restart(handlers, self._idle_timeout)
+            await self._read_data()
+            await self.idle_task.stop()
+
+    async def protocol_send(self, event: WireEvent) -> None:
+        """Write bytes, close, or start or stop the idle timer, in one piece.
+
+        Shielded, because a handler is cancelled in here as a matter of course: Quart-Trio ends its
+        own as soon as the request is over. Half of this would lose bytes that the parser counts as
+        sent, or leave a kept connection without its idle timer. Each wait has a bound (`Line`).
+        """
+        if isinstance(event, Closed) and not self._line.closing:
+            self._line.wants_linger = self.protocol.may_still_send
+        with trio.CancelScope(shield=True):
+            await super().protocol_send(event)
+
+    async def _read_data(self) -> None:
+        while True:
+            data = None
+            with trio.CancelScope(deadline=self._head_deadline()):
+                try:
+                    data = await self._line.receive_some(MAX_RECV)
+                except (trio.ClosedResourceError, trio.BrokenResourceError):
+                    break
+            if data is None:
+                await self.protocol.refuse(408)
+                break
+            await self.protocol.handle(RawData(data))
+            if not data:
+                break
+        await self.protocol.handle(Closed())
+
+    def _head_deadline(self) -> float:
+        """Return when the head that has begun must be whole; never, if none has."""
+        if not self.protocol.awaits_head:
+            self._head_began = math.inf
+        elif self._head_began is math.inf or self._heads_seen != self.protocol.keep_alive_requests:
+            self._heads_seen = self.protocol.keep_alive_requests
+            self._head_began = trio.current_time()
+        return self._head_began + self._limits.head_seconds
+
+
+def _wants_websocket(request: h11.Request) -> bool:
+    headers = dict(request.headers)
+    tokens = headers.get(b"connection", b"").lower().split(b",")
+    return (
+        request.method == b"GET"
+        and headers.get(b"upgrade", b"").strip().lower() == b"websocket"
+        and any(token.strip() == b"upgrade" for token in tokens)
+    )
+
+
+def _is_sound_handshake(request: Request) -> bool:
+    headers = dict(request.headers)
+    return (
+        request.http_version == "1.1"
+        and b"sec-websocket-key" in headers
+        and headers.get(b"sec-websocket-version") == b"13"
+        and all(
+            value.isascii()
+            for name, value in request.headers
+            if name.startswith((b"sec-", b"conn"))
+        )
+    )
+
+
+def _origin_form(target: bytes) -> bytes:
+    """Return the path and query of a request target; refuse what no handler can name.
+
+    A proxy's absolute form is cut to its path. NUL and broken UTF-8 behind percent signs are
+    refused here, for every route at once (h11 refuses them when they stand there bare).
+    """
+    if target[:4].lower() == b"http":
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            raise _Refusal(400) from None
+        target = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
+    if not target.startswith(b"/"):
+        raise _Refusal(400)
+    if b"%" in target:
+        plain = unquote_to_bytes(target)
+        try:
+            plain.decode()
+        except UnicodeDecodeError:
+            raise _Refusal(400) from None
+        if b"\0" in plain:
+            raise _Refusal(400)
+    return target
