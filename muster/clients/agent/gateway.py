@@ -1,0 +1,247 @@
+"""The runner's side of the agent gateway: one socket, one turn in hand, back after every loss.
+
+Theory. A connection is `connecting`, then `welcomed`, then closed for a reason. Three reasons end
+the runner: the token is bad, the agent may not, or another runner took over (two runners that
+fight for one agent would supersede each other for ever). Every other one is waited out.
+
+A turn is in hand from the `turn` frame until its backend has ended. What can race:
+
+- A second `turn` while one is in hand is answered `turn.busy`: nothing was handed over.
+- `cancel` unwinds the backend before the next frame is read, so that a turn sent right after it
+  finds the runner free.
+- The connection is lost in mid-turn: the backend is cancelled and nothing is answered later. The
+  server has called the turn unconfirmed by then; an answer on a newer connection would be noise.
+- The runner is stopped in mid-turn: `turn.failed` still goes out, under a short shield.
+
+A frame is never cancelled half-written (that would garble the stream), so each is sent under a
+shield with a deadline of its own; past it the connection counts as lost.
+
+Rejected: finishing a turn after its connection is gone, and a queue of turns. The server's queue
+is the only one.
+"""
+
+import random
+import ssl
+from collections.abc import Callable, Mapping
+
+import attrs
+import httpx2
+import trio
+import trio_websocket
+
+from muster.clients.agent import frames
+from muster.clients.agent.backend import Backend, Tools, Turn, TurnError
+from muster.clients.agent.dial import GOODBYE_SECONDS, Closed, closed_by, converse, socket_url
+from muster.clients.agent.frames import Close
+from muster.clients.agent.mcp import McpTools
+
+SEND_SECONDS = 10.0
+UNWIND_SECONDS = 5.0  # a backend that ignores a cancel for longer delays pings no further
+WELCOME_SECONDS = 30.0
+HEARTBEATS_MISSED_MAX = 3
+STEADY_SECONDS = 30.0  # a connection that lived as long starts the backoff anew
+SLOW_DOWN_SECONDS = 30.0
+SLOW_DOWN_SECONDS_MAX = 600.0
+
+Report = Callable[[str, Mapping[str, object]], None]
+
+
+@attrs.frozen(kw_only=True)
+class Backoff:
+    """How long to wait before connecting again, in seconds: exponential, with full jitter."""
+
+    least_seconds: float = 1.0
+    most_seconds: float = 30.0
+
+    def wait_seconds(self, attempt: int, closed: Closed, chance: float) -> float:
+        """The wait when `attempt` failures in a row came before, with `chance` in 0..1 as jitter.
+
+        A slow-down is obeyed: at least what the server named, 30 s when it named nothing, and at
+        most 10 minutes.
+        """
+        ceiling = min(self.most_seconds, self.least_seconds * 2.0 ** min(attempt + 1, 16))
+        wait = self.least_seconds + (ceiling - self.least_seconds) * chance
+        if closed.code != Close.SLOW_DOWN:
+            return wait
+        named = (
+            SLOW_DOWN_SECONDS if closed.retry_after_seconds is None else closed.retry_after_seconds
+        )
+        return min(named, SLOW_DOWN_SECONDS_MAX) + wait - self.least_seconds
+
+
+@attrs.define(kw_only=True, eq=False)
+class _Hand:
+    """The turn in hand: cancel through `scope`, `ended` is set once its answer is out."""
+
+    turn_id: frames.TurnId
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+
+@attrs.define(kw_only=True, eq=False)
+class Connection:
+    """One accepted socket, from its first frame to its close."""
+
+    socket: trio_websocket.WebSocketConnection
+    backend: Backend
+    tools: Tools
+    report: Report
+    instructions: str = ""
+    silence_seconds: float = WELCOME_SECONDS
+    hand: _Hand | None = None
+    lost: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+
+    async def serve(self) -> Closed:
+        """Read frames until the connection ends, and say how."""
+        closed = Closed(code=Close.LOST, reason="a frame could not be sent in time")
+        async with trio.open_nursery() as nursery:
+            with self.lost:
+                closed = await self._read(nursery)
+            nursery.cancel_scope.cancel()
+        return closed
+
+    async def _read(self, nursery: trio.Nursery) -> Closed:
+        while True:
+            raw: str | bytes | None = None
+            try:
+                with trio.move_on_after(self.silence_seconds):
+                    raw = await self.socket.get_message()
+                if raw is None:
+                    return await self._close(Close.HEARTBEAT_MISSED, "the server fell silent")
+                await self._heed(frames.decode(raw), nursery)
+            except trio_websocket.ConnectionClosed as error:
+                if error.reason is None:
+                    return Closed(code=Close.LOST, reason="")
+                return closed_by(error.reason.code, error.reason.reason)
+            except frames.FrameError as error:
+                return await self._close(Close.BAD_FRAME, f"not a frame: {error}")
+
+    async def _heed(self, frame: frames.Frame, nursery: trio.Nursery) -> None:
+        match frame:
+            case frames.Welcome():
+                self.instructions = frame.instructions
+                self.silence_seconds = HEARTBEATS_MISSED_MAX * frame.heartbeat_seconds
+                self.report("connected", {"agent_id": frame.agent_id, "name": frame.name})
+            case frames.TurnFrame():
+                await self._take(frame, nursery)
+            case frames.Cancel():
+                if self.hand is not None and self.hand.turn_id == frame.turn_id:
+                    self.hand.scope.cancel()
+                    with trio.move_on_after(UNWIND_SECONDS):
+                        await self.hand.ended.wait()
+            case frames.Ping():
+                await self._send(frames.pong())
+            case frames.Unknown():
+                pass
+
+    async def _take(self, frame: frames.TurnFrame, nursery: trio.Nursery) -> None:
+        async def say(text: str) -> None:
+            await self._send(frames.turn_delta(frame.turn_id, text))
+
+        turn = Turn(
+            turn_id=frame.turn_id,
+            text=frame.text,
+            deadline_seconds=frame.deadline_seconds,
+            conversation=frame.conversation,
+            title=frame.title,
+            instructions=self.instructions,
+            say=say,
+        )
+        if self.hand is not None or not self.backend.takes(turn):
+            self.report("turn.busy", {"turn_id": frame.turn_id})
+            await self._send(frames.turn_busy(frame.turn_id))
+            return
+        self.hand = _Hand(turn_id=frame.turn_id)
+        nursery.start_soon(self._work, turn, self.hand)
+
+    async def _work(self, turn: Turn, hand: _Hand) -> None:
+        answer, event = "the runner was stopped in the middle of the turn", "turn.failed"
+        try:
+            with hand.scope:
+                self.report("turn.started", {"turn_id": turn.turn_id})
+                await self._send(frames.turn_started(turn.turn_id))
+                with trio.move_on_after(turn.deadline_seconds) as limit:
+                    answer, event = await self._ask(turn)
+                if limit.cancelled_caught:
+                    answer = f"the turn did not end within its {turn.deadline_seconds:g} s"
+            if hand.scope.cancelled_caught:
+                answer = "the turn was cancelled"
+        finally:
+            self.report(event, {"turn_id": turn.turn_id, "text": answer})
+            done = event == "turn.done"
+            encode = frames.turn_done if done else frames.turn_failed
+            # Free before the answer is out: the next turn may follow it at once.
+            self.hand = None
+            await self._send(encode(turn.turn_id, answer))
+            hand.ended.set()
+
+    async def _ask(self, turn: Turn) -> tuple[str, str]:
+        try:
+            return await self.backend.turn(turn, self.tools), "turn.done"
+        except TurnError as error:
+            return str(error), "turn.failed"
+
+    async def _send(self, frame: str) -> None:
+        with trio.CancelScope(shield=True) as sending:
+            sending.deadline = trio.current_time() + SEND_SECONDS
+            try:
+                await self.socket.send_message(frame)
+            except trio_websocket.ConnectionClosed:
+                return  # the reader meets the same end and says why
+        if sending.cancelled_caught:
+            self.lost.cancel()
+
+    async def _close(self, code: Close, reason: str) -> Closed:
+        with trio.move_on_after(GOODBYE_SECONDS):
+            await self.socket.aclose(
+                code=code, reason=reason.encode()[:120].decode(errors="ignore")
+            )
+        return Closed(code=code, reason=reason)
+
+
+FINAL = frozenset({Close.BAD_TOKEN, Close.NOT_ALLOWED, Close.SUPERSEDED})
+
+
+@attrs.define(kw_only=True, eq=False)
+class Gateway:
+    """Keeps `backend` connected to the muster at `url` as the agent of `token`."""
+
+    url: str
+    token: str = attrs.field(repr=False)
+    backend: Backend
+    report: Report
+    backoff: Backoff = Backoff()
+
+    async def run(self) -> Closed:
+        """Serve turns until cancelled; returns only what no retry mends (a reason of FINAL)."""
+        attempt = 0
+        tls = ssl.create_default_context() if self.url.startswith("https:") else None
+        # Proxies of the environment are left out on both ways: the socket knows none.
+        async with httpx2.AsyncClient(verify=tls or False, trust_env=False) as http:
+            while True:
+                connected_at = trio.current_time()
+                closed = await self._connect(http, tls)
+                if closed.code in FINAL:
+                    return closed
+                if trio.current_time() - connected_at >= STEADY_SECONDS:
+                    attempt = 0
+                jitter = random.random()  # noqa: S311 - spreads load, hides nothing
+                wait = self.backoff.wait_seconds(attempt, closed, jitter)
+                attempt += 1
+                self.report(
+                    "disconnected",
+                    {"code": closed.code, "reason": closed.reason, "retry_seconds": round(wait, 3)},
+                )
+                await trio.sleep(wait)
+
+    async def _connect(self, http: httpx2.AsyncClient, tls: ssl.SSLContext | None) -> Closed:
+        async def serve(socket: trio_websocket.WebSocketConnection) -> Closed:
+            connection = Connection(
+                socket=socket,
+                backend=self.backend,
+                tools=McpTools(http=http, url=self.url, token=self.token),
+                report=self.report,
+            )
+            return await connection.serve()
+
+        return await converse(socket_url(self.url), self.token, tls, serve)

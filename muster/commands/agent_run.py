@@ -1,0 +1,121 @@
+"""`muster agent run`: connect an agent to muster's gateway and answer its turns."""
+
+import functools
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.commands.exits import Exit
+from muster.errors import Conflict, Invalid, MusterError, Refused, Unauthorized
+
+if TYPE_CHECKING:
+    from muster.clients.agent.backend import Backend
+
+DEFAULT_URL = "http://localhost:8420"
+TOKEN_PREFIX = "mag_"  # noqa: S105 - the kind's prefix, no secret
+TOKEN_CHARACTERS_MAX = 200
+
+
+@click.command("run")
+@click.option("--backend", type=click.Choice(["script"]), required=True, help="Who answers.")
+@click.option("--script", type=click.Path(path_type=Path), help="The rules of backend script.")
+@click.option("--url", help=f"Where muster is [MUSTER_URL, else {DEFAULT_URL}].")
+@click.option("--token-file", type=click.Path(path_type=Path), help="Holds the agent's token.")
+@click.option("--json", "as_json", is_flag=True, help="Print an event a line on stdout.")
+def run(
+    backend: str, script: Path | None, url: str | None, token_file: Path | None, *, as_json: bool
+) -> int:
+    """Run an agent: take its turns from muster, one at a time, and answer them.
+
+    The token is read from --token-file, MUSTER_AGENT_TOKEN or MUSTER_AGENT_TOKEN_FILE; it is never
+    an argument, since arguments are seen by every user of the machine. Ends on SIGTERM or Ctrl-C;
+    exits 5 when the token is refused and 7 when another runner took over.
+    """
+    if script is None:
+        raise click.UsageError(f"--backend {backend} needs --script FILE")
+
+    # Here and below: what is heavy is imported only once it is needed.
+    import trio
+
+    from muster.clients.agent.backend import without_muster
+    from muster.clients.agent.dial import socket_url
+    from muster.clients.agent.gateway import Gateway
+    from muster.clients.agent.program import until_stopped
+
+    address = url or os.environ.get("MUSTER_URL") or DEFAULT_URL
+    try:
+        socket_url(address)
+    except ValueError as error:
+        raise _bad_setting(str(error), "url") from error
+    gateway = Gateway(
+        url=address,
+        token=read_token(token_file, os.environ),
+        backend=_load(script),
+        report=functools.partial(_report, as_json=as_json),
+    )
+    # From here on nothing that a backend might start finds a setting or a token of muster's.
+    kept = without_muster(os.environ)
+    os.environ.clear()
+    os.environ.update(kept)
+    closed = trio.run(until_stopped, gateway)
+    if closed is not None:
+        raise _turned_away(closed.code)
+    return Exit.OK
+
+
+def read_token(token_file: Path | None, environ: Mapping[str, str]) -> str:
+    """The agent's token, whose text is in no error."""
+    named = token_file or environ.get("MUSTER_AGENT_TOKEN_FILE")
+    if named:
+        try:
+            token = Path(named).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            told = error.strerror if isinstance(error, OSError) else "it holds more than a token"
+            raise _bad_setting(f"cannot read the token in {named}: {told}", "token-file") from None
+    else:
+        token = environ.get("MUSTER_AGENT_TOKEN", "").strip()
+    if not token:
+        raise _bad_setting("no token: give --token-file or set MUSTER_AGENT_TOKEN", "token-file")
+    plain = token.isascii() and token.isprintable() and " " not in token
+    if not token.startswith(TOKEN_PREFIX) or not plain or len(token) > TOKEN_CHARACTERS_MAX:
+        raise _bad_setting(
+            f"the token is no agent's: those begin with {TOKEN_PREFIX}", "token-file"
+        )
+    return token
+
+
+def _load(script: Path) -> "Backend":
+    from muster.clients.agent import script as scripted
+
+    try:
+        return scripted.load(script)
+    except scripted.ScriptError as error:
+        raise _bad_setting(str(error), "script") from error
+
+
+def _bad_setting(sentence: str, field: str) -> Invalid:
+    return Invalid(sentence, code="bad_configuration", field=field)
+
+
+def _turned_away(code: int) -> MusterError:
+    from muster.clients.agent.frames import Close
+
+    match code:
+        case Close.BAD_TOKEN:
+            return Unauthorized("muster refuses the token: it is unknown or was revoked")
+        case Close.SUPERSEDED:
+            return Conflict("another runner of this agent took over; this one ends")
+        case _:
+            return Refused("muster does not let this agent in")
+
+
+def _report(event: str, facts: Mapping[str, object], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"event": event, **facts}))
+        return
+    told = " ".join(f"{name}={json.dumps(value)}" for name, value in facts.items())
+    click.echo(f"{event} {told}", err=True)
