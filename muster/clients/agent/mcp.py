@@ -8,7 +8,8 @@ A call is made once. When its answer is lost the tool may have run, so nothing i
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -19,6 +20,7 @@ from muster.clients.agent.backend import Tool, ToolAnswer, TurnError
 PROTOCOL_VERSION = "2025-11-25"  # the newest revision with a handshake
 ANSWER_BYTES_MAX = 1 << 20
 LIST_PAGES_MAX = 20
+_EVENT_LINE = re.compile("\r\n|\n|\r")
 # The server's comments every 15 s keep a long call alive; the turn's deadline bounds it.
 TIMEOUT = httpx2.Timeout(connect=10.0, read=60.0, write=30.0, pool=10.0)
 
@@ -106,36 +108,44 @@ class McpTools:
                 if rpc_id is None:
                     return None
                 kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-                if kind == "text/event-stream":
-                    return await _from_events(response, rpc_id)
-                return await _from_json(response, rpc_id)
+                body = await _whole(response)
+            messages = [each for each in _messages(body, kind) if isinstance(each, dict)]
         except (httpx2.HTTPError, json.JSONDecodeError, UnicodeDecodeError) as error:
             raise TurnError(f"{self._door}: {error or type(error).__name__}") from error
+        return next((each for each in messages if each.get("id") == rpc_id), None)
 
 
 class _RpcError(TurnError):
     """The server's no in JSON-RPC's own words: an unknown tool, arguments of the wrong shape."""
 
 
-async def _from_events(response: httpx2.Response, rpc_id: int) -> dict[str, Any] | None:
-    async for event in httpx2.EventSource(response, max_event_size=ANSWER_BYTES_MAX):
-        if event.data:
-            message = json.loads(event.data)
-            if isinstance(message, dict) and message.get("id") == rpc_id:
-                return message
-    return None
-
-
-async def _from_json(response: httpx2.Response, rpc_id: int) -> dict[str, Any] | None:
-    body = bytearray()
+async def _whole(response: httpx2.Response) -> bytes:
+    # Read to the end even past the limit: httpx2 leaves generators behind when one stops early,
+    # which Trio rightly complains about. A stateless server ends the stream after its answer.
+    body, size = bytearray(), 0
     async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > ANSWER_BYTES_MAX:
-            raise TurnError(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
-    message = json.loads(body)
-    if isinstance(message, dict) and message.get("id") in {rpc_id, None}:
-        return message
-    return None
+        size += len(chunk)
+        if size <= ANSWER_BYTES_MAX:
+            body += chunk
+    if size > ANSWER_BYTES_MAX:
+        raise TurnError(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+    return bytes(body)
+
+
+def _messages(body: bytes, kind: str) -> Iterator[Any]:
+    if kind != "text/event-stream":
+        yield json.loads(body)
+        return
+    data: list[str] = []
+    for line in [*_EVENT_LINE.split(body.decode()), ""]:
+        name, _, value = line.partition(":")
+        if name == "data":
+            data.append(value.removeprefix(" "))
+        if not line and data:
+            text = "\n".join(data)
+            data.clear()
+            if text:
+                yield json.loads(text)
 
 
 def _members(result: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
