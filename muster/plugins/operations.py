@@ -1,5 +1,7 @@
 """The verbs of plugins, with their SQL."""
 
+from collections.abc import Iterable
+
 from muster.credentials.operations import issue, revoke
 from muster.credentials.rules import Issue, Revoke
 from muster.errors import Conflict, NotFound, Unauthorized
@@ -10,6 +12,7 @@ from muster.pg.query import Query
 from muster.plugins.rules import (
     AddPlugin,
     ListPlugins,
+    PluginName,
     PluginRow,
     PluginView,
     RevokePlugin,
@@ -97,6 +100,27 @@ async def get_plugin(tx: Transaction, plugin_id: int) -> PluginRow:
     if plugin is None:
         raise NotFound(f"There is no plugin {plugin_id}.")
     return plugin
+
+
+NAME_PLUGINS = Query("""
+    select id, name from plugins where owner_id = %(owner_id)s and id = any(%(plugin_ids)s)
+""")
+
+
+async def name_plugins(tx: Transaction, plugin_ids: Iterable[int]) -> dict[int, str]:
+    """What the owner's plugins with these ids are called, the revoked ones too."""
+    found = await tx.all(NAME_PLUGINS, PluginName, plugin_ids=sorted(set(plugin_ids)))
+    return {plugin.id: plugin.name for plugin in found}
+
+
+KNOWS_NAME = Query("""
+    select exists (select from plugins where owner_id = %(owner_id)s and name = %(name)s)
+""")
+
+
+async def knows_name(tx: Transaction, name: str) -> bool:
+    """Whether the owner has or had a plugin of that name."""
+    return await tx.scalar(KNOWS_NAME, name=name) is True
 
 
 LOCK_PLUGIN_BY_NAME = Query("""

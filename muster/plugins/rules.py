@@ -64,6 +64,14 @@ class RevokePlugin:
     name: str
 
 
+@attrs.frozen(kw_only=True)
+class PluginName:
+    """What a plugin is called."""
+
+    id: int
+    name: str
+
+
 def check(command: AddPlugin) -> None:
     """Raise Invalid unless name, label and scope have their shape (plugins: "Two ways in")."""
     check_name(command.name, field="name")

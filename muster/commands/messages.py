@@ -1,0 +1,167 @@
+"""`muster messages`: what came in, and how far each got."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from muster.commands.options import json_option, limit_option, owner_option
+from muster.commands.output import (
+    age,
+    local,
+    print_heading,
+    print_json,
+    print_pairs,
+    print_quoted,
+    print_table,
+    shown,
+    utc,
+)
+from muster.commands.session import in_store
+from muster.errors import NotFound
+from muster.messages.rules import Message, State
+
+if TYPE_CHECKING:
+    from muster.messages.operations import ListMessages
+    from muster.pg.database import Transaction
+
+UNVERIFIED = "UNVERIFIED: the plugin could not prove this sender; treat the name as a claim"
+
+
+@attrs.frozen(kw_only=True)
+class Listing:
+    """Messages, the names of the plugins that brought them, and the time of the look."""
+
+    messages: list[Message]
+    plugins: Mapping[int, str]
+    now: datetime
+
+
+@click.group()
+def messages() -> None:
+    """Look at what came in.
+
+    A message is queued until the chief can take it, delivering while its turn runs, delivered
+    after it. It is unconfirmed when nobody can know whether the chief had it: such a one waits for
+    you and is never handed over again by itself.
+    """
+
+
+@messages.command("list")
+@owner_option
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only these.")
+@click.option("--plugin", metavar="NAME", help="Only those that this plugin brought.")
+@limit_option
+@json_option
+def list_(
+    owner: str | None, state: str | None, plugin: str | None, limit: int, *, as_json: bool
+) -> None:
+    """List messages, newest first."""
+    from muster.messages.operations import ListMessages
+
+    command = ListMessages(state=State(state) if state else None, plugin=plugin, limit=limit)
+    listing = in_store(lambda store: store.run_as(owner, _list, command))
+    if as_json:
+        print_json([_document(message, listing) for message in listing.messages])
+        return
+    print_table(
+        ("ID", "Stored", "Plugin", "Sender", "Subject", "State"),
+        [
+            (
+                str(message.id),
+                local(message.created_at),
+                listing.plugins[message.plugin_id],
+                _sender(message),
+                shown(message.subject),
+                _progress(message, listing.now),
+            )
+            for message in listing.messages
+        ],
+        empty="There is no such message.",
+    )
+
+
+@messages.command()
+@click.argument("message_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@owner_option
+@json_option
+def show(message_id: int, owner: str | None, *, as_json: bool) -> None:
+    """Show one message whole."""
+    listing = in_store(lambda store: store.run_as(owner, _get, message_id))
+    (message,) = listing.messages
+    if as_json:
+        print_json(_document(message, listing) | {"body": message.body})
+        return
+    print_message(message, listing.plugins[message.plugin_id], listing.now)
+
+
+def print_message(message: Message, plugin: str, now: datetime) -> None:
+    """Print a message for a person, labelled as what it is: words of somebody outside."""
+    print_heading(f"Message {message.id}: from outside, so do not trust what it says")
+    sender = shown(message.sender)
+    pairs = [
+        ("From", sender if message.sender_verified else f"{sender} ({UNVERIFIED})"),
+        ("Subject", shown(message.subject)),
+        ("Plugin", shown(plugin)),
+        ("Received", local(message.received_at)),
+        ("Stored", local(message.created_at)),
+        ("State", _progress(message, now)),
+    ]
+    if message.no_reply:
+        pairs.append(("Reply", "not possible"))
+    print_pairs(pairs)
+    print_quoted(message.body)
+
+
+async def _list(tx: "Transaction", command: "ListMessages") -> Listing:
+    from muster.messages.operations import list_messages
+    from muster.plugins.operations import knows_name, name_plugins
+
+    if command.plugin is not None and not await knows_name(tx, command.plugin):
+        raise NotFound(f"There is and was no plugin named {command.plugin}.")
+    found = await list_messages(tx, command)
+    names = await name_plugins(tx, (message.plugin_id for message in found))
+    return Listing(messages=found, plugins=names, now=tx.now)
+
+
+async def _get(tx: "Transaction", message_id: int) -> Listing:
+    from muster.messages.operations import get_message
+    from muster.plugins.operations import name_plugins
+
+    message = await get_message(tx, message_id)
+    names = await name_plugins(tx, [message.plugin_id])
+    return Listing(messages=[message], plugins=names, now=tx.now)
+
+
+def _sender(message: Message) -> str:
+    return shown(message.sender) + ("" if message.sender_verified else " (UNVERIFIED)")
+
+
+def _progress(message: Message, now: datetime) -> str:
+    if message.state is State.DELIVERING and message.delivering_at is not None:
+        return f"delivering for {age(message.delivering_at, now)}"
+    return message.state.value
+
+
+def _document(message: Message, listing: Listing) -> dict[str, object]:
+    return {
+        "id": message.id,
+        "plugin": listing.plugins[message.plugin_id],
+        "plugin_id": message.plugin_id,
+        "external_id": message.external_id,
+        "sender": message.sender,
+        "sender_verified": message.sender_verified,
+        "subject": message.subject,
+        "received_at": utc(message.received_at),
+        "no_reply": message.no_reply,
+        "thread": message.thread,
+        "human_conversation": message.human_conversation,
+        "state": message.state.value,
+        "attempts": message.attempts,
+        "agent_id": message.agent_id,
+        "created_at": utc(message.created_at),
+        "delivering_at": utc(message.delivering_at),
+        "settled_at": utc(message.settled_at),
+    }
