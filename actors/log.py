@@ -13,7 +13,7 @@ import enum
 import json
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -21,6 +21,8 @@ import attrs
 import trio
 
 from actors.exits import describe
+
+LAST_WORDS_SECONDS = 1.0
 
 
 class Event(enum.Enum):
@@ -196,23 +198,32 @@ class ActorLog:
         self._log.report(self.path, Event.NOTE, reason=reason, error=error, fields=text)
 
 
-async def write_json_lines(log: Log, stream: TextIO) -> None:
-    """Write each report to `stream` as a line of JSON until cancelled, then write the rest.
+async def write_json_lines(
+    log: Log, stream: TextIO, events: Container[Event] = frozenset(Event)
+) -> None:
+    """Write each report of `events` to `stream` as a line of JSON; once cancelled, the rest too.
 
     Writing happens in a thread, because a full pipe would hold the loop; reports that come
-    meanwhile wait in a ring. Run it around the tree, not in it, to see the tree's own end.
+    meanwhile wait in a ring. A reader that went away in mid-line holds nobody either: at the end it
+    has LAST_WORDS_SECONDS. Run it around the tree, not in it, to see the tree's own end.
     """
     with log.subscribe() as subscription:
         told = 0
         try:
             while True:
-                lines = [report.as_json() for report in await subscription.drain()]
+                lines = _lines(await subscription.drain(), events)
                 if subscription.dropped > told:
                     lines.append(json.dumps({"event": "dropped", "count": subscription.dropped}))
                     told = subscription.dropped
-                await trio.to_thread.run_sync(_write, stream, lines)
+                await trio.to_thread.run_sync(_write, stream, lines, abandon_on_cancel=True)
         finally:
-            _write(stream, [report.as_json() for report in subscription.drain_nowait()])
+            rest = _lines(subscription.drain_nowait(), events)
+            with trio.move_on_after(LAST_WORDS_SECONDS, shield=True):
+                await trio.to_thread.run_sync(_write, stream, rest, abandon_on_cancel=True)
+
+
+def _lines(reports: list[Report], events: Container[Event]) -> list[str]:
+    return [report.as_json() for report in reports if report.event in events]
 
 
 def _write(stream: TextIO, lines: list[str]) -> None:

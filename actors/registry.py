@@ -103,6 +103,10 @@ class Slot(abc.ABC):
             self.phase = Phase.IDLE
         self.on_stop()
 
+    def wake(self) -> None:
+        """Make whoever decides about this place look again."""
+        self.on_change()
+
     def close(self) -> None:
         """Give the place up for good."""
         self.closed = True
@@ -117,7 +121,7 @@ class Slot(abc.ABC):
             yield
         finally:
             self.holders -= 1
-            self.on_change()
+            self.wake()
 
 
 def _nothing() -> None:

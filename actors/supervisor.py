@@ -79,6 +79,8 @@ class Supervisor(Branch):
         self._line.clear()
         self._add_static()
         for slot in self.children.values():
+            if slot.running:
+                continue  # attached before this supervisor's first step: its own task runs it
             self._wait(slot, float("-inf"))
             if not slot.dynamic:
                 self._line.append(slot)
@@ -107,7 +109,7 @@ class Supervisor(Branch):
     def request_stop(self) -> None:
         """Ask the loop to stop all children."""
         super().request_stop()
-        self._wake()
+        self.wake()
 
     def close(self) -> None:
         """Give the place up, and those below it."""
@@ -200,7 +202,7 @@ class Supervisor(Branch):
     def _admit(self, slot: Slot) -> None:
         if slot.name in self.children:
             raise NameTaken(f"{slot.path} is there already")
-        slot.on_change = self._wake
+        slot.on_change = self.wake
         self.children[slot.name] = slot
         self._registry.slots[slot.path] = slot
 
@@ -209,7 +211,7 @@ class Supervisor(Branch):
             del self.children[slot.name]
         self._waiting.pop(slot, None)
         slot.close()
-        self._wake()
+        self.wake()
 
     def _close_or_start_anew(self, slot: Slot) -> None:
         if slot.wanted and not self.stop_requested:
@@ -222,7 +224,7 @@ class Supervisor(Branch):
         slot.phase = Phase.WAITING
         slot.not_before = not_before
         self._waiting[slot] = None
-        self._wake()
+        self.wake()
 
     # Judging.
 
@@ -237,7 +239,7 @@ class Supervisor(Branch):
                 self._close_child(slot)
         else:
             self._judge(slot, exit_)
-        self._wake()
+        self.wake()
 
     def _judge(self, slot: Slot, exit_: Exit) -> None:
         own = self.spec.isolate and slot.dynamic
@@ -318,7 +320,8 @@ class Supervisor(Branch):
                 await self._lot.park()
         self._woken = False
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Make the loop look again."""
         self._woken = True
         self._lot.unpark_all()
 

@@ -1,4 +1,5 @@
 """Leases: the pure machine, and the scope under every cancel."""
+# ruff: noqa: D102 (the steps of the machine are named after what they do)
 
 from __future__ import annotations
 
@@ -207,7 +208,8 @@ async def test_a_settle_that_hangs_is_given_up(autojump_clock: trio.testing.Mock
     async def hang(lease: int, ending: Ending) -> None:
         await trio.sleep_forever()
 
+    began = trio.current_time()
     with pytest.raises(trio.TooSlowError):
         async with lease_scope(ledger.grant, hang, settle_seconds=3):
             pass
-    assert trio.current_time() == pytest.approx(autojump_clock.current_time())
+    assert trio.current_time() - began == pytest.approx(3)

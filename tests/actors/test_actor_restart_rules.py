@@ -55,6 +55,7 @@ def test_which_endings_call_for_a_restart(kind: ExitKind, policy: Policy, restar
 
 
 def judge(history: tuple[float, ...], intensity: Intensity, now: float, jitter: float) -> Decision:
+    """What becomes of a permanent child that crashed."""
     return decide_restart(
         history, CRASH, policy=Policy.PERMANENT, intensity=intensity, now=now, jitter=jitter
     )
@@ -69,7 +70,9 @@ def test_never_more_restarts_than_allowed_in_any_window(
     gaps: list[float], intensity: Intensity, jitter: float
 ) -> None:
     """Over any sequence of crashes no window holds more than `restarts` restarts, and no fewer."""
-    now, history, allowed = 0.0, (), list[float]()
+    now = 0.0
+    history: tuple[float, ...] = ()
+    allowed: list[float] = []
     for gap in gaps:
         now += gap
         recent = [at for at in allowed if at > now - intensity.window_seconds]
