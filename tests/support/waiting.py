@@ -7,7 +7,7 @@ channel or a barrier, use that: it is faster and says what it waits for.
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 import trio
 
@@ -16,7 +16,11 @@ _INTERVAL_SECONDS = 0.01
 _DAWDLE_SECONDS_MAX = 2.0
 
 
-async def until(predicate: Callable[[], T | Awaitable[T]], seconds: float = 5.0) -> T:
+@overload
+async def until(predicate: Callable[[], Awaitable[T]], seconds: float = ...) -> T: ...
+@overload
+async def until(predicate: Callable[[], T], seconds: float = ...) -> T: ...
+async def until(predicate: Callable[[], Any], seconds: float = 5.0) -> Any:
     """Ask `predicate` (plain or async) until it says something true, and return that.
 
     Raises AssertionError after `seconds`, with the last answer. What the predicate raises is
@@ -25,7 +29,7 @@ async def until(predicate: Callable[[], T | Awaitable[T]], seconds: float = 5.0)
     deadline = time.monotonic() + seconds
     while True:
         answer = predicate()
-        value: T = await answer if inspect.isawaitable(answer) else answer
+        value = await answer if inspect.isawaitable(answer) else answer
         if value:
             return value
         if time.monotonic() >= deadline:

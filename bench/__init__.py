@@ -1,0 +1,1 @@
+"""Benchmarks of muster against a real server on loopback; `python -m bench` runs them."""
