@@ -4,9 +4,9 @@
 - *claiming* long-polls for approved replies, writes each down, sends it, writes the result down;
 - *reporting* tells muster each result, until each one is answered.
 
-A plugin that posted within the last minute claims with waits of a second: the start of a claim
-is muster's only retry of delivery (plugins: "collect an approved reply"), so a message that
-arrived while the chief was busy would else wait out a long poll.
+A plugin that posted or started within the last minute claims with waits of a second: the start of
+a claim is muster's only retry of delivery (plugins: "collect an approved reply"), so a message
+that arrived while the chief was busy would else wait out a long poll.
 """
 
 import math
@@ -40,7 +40,7 @@ from muster.clients.plugin.wire import (
 
 SHORT_WAIT_SECONDS = 1
 BUSY_SECONDS = 60.0
-"""How long after a post the claims stay short, in seconds."""
+"""How long after a post, or the start, the claims stay short, in seconds."""
 
 LEASE_MARGIN_SECONDS = 30.0
 """A sending begins only while at least this much of the lease is left, in seconds."""
@@ -100,7 +100,8 @@ class _Loop:
     note: Callable[[str], None]
     pace: Pace
     patience_seconds: float
-    posted_at: float = -math.inf
+    # A start counts as a post: what an earlier process posted may still be waiting.
+    posted_at: float = attrs.field(factory=trio.current_time)
     plugins_off: bool = False
     to_report: trio.Event = attrs.field(factory=trio.Event)
 

@@ -1,0 +1,215 @@
+"""A small muster of the tests' own on a real socket, which misbehaves where a script says so.
+
+It keeps the rules of the plugin door that a client can see: a message is stored once, a draft is
+claimed once, a result is recorded once. A script of steps for one door is used up one step a
+request; after it the door answers honestly.
+"""
+
+import enum
+import json
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from socket import SO_LINGER, SOL_SOCKET
+from struct import pack
+from typing import Any
+
+import attrs
+import h11
+import trio
+
+MESSAGES = "messages"
+CLAIM = "claim"
+RESULT = "result"
+TOKEN = "mpl_scripted"
+
+
+class Step(enum.Enum):
+    """What goes wrong with one request."""
+
+    LOSE_ANSWER = "carried out, then the connection closes without a byte"
+    RESET = "carried out, then the connection is reset"
+    IGNORE = "not carried out, and the connection closes"
+    HANG = "carried out, and never answered"
+    CUT = "carried out, and half of the answer's body is sent"
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """An answer of the script's own; nothing is carried out."""
+
+    status: int
+    body: Any = None
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    """What arrived: the door, the decoded body, the headers in lower case, and when."""
+
+    door: str
+    body: Any
+    headers: Mapping[str, str]
+    at: float
+    draft_id: int | None = None
+
+
+@attrs.define(kw_only=True)
+class ScriptedServer:
+    """The state that tests look at."""
+
+    port: int = 0
+    requests: list[Request] = attrs.field(factory=list)
+    messages: dict[str, Any] = attrs.field(factory=dict)
+    approved: deque[dict[str, Any]] = attrs.field(factory=deque)
+    claimed: list[int] = attrs.field(factory=list)
+    results: dict[int, Any] = attrs.field(factory=dict)
+    offered: trio.Event = attrs.field(factory=trio.Event)
+    scripts: dict[str, deque[Step | Answer]] = attrs.field(factory=dict)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def script(self, door: str, *steps: Step | Answer) -> None:
+        """What happens to the next requests of `door`."""
+        self.scripts.setdefault(door, deque()).extend(steps)
+
+    def approve(self, draft_id: int, external_id: str = "mail-1", body: str = "Noon.") -> None:
+        """Offer one approved reply to the next claim."""
+        self.approved.append(
+            {
+                "draft_id": draft_id,
+                "message_external_id": external_id,
+                "body": body,
+                "approved_at": "2026-03-01T10:00:00Z",
+            }
+        )
+        self.offered.set()
+        self.offered = trio.Event()
+
+    def asked(self, door: str) -> list[Request]:
+        """The requests that came to `door`."""
+        return [request for request in self.requests if request.door == door]
+
+
+@asynccontextmanager
+async def scripted_server() -> AsyncIterator[ScriptedServer]:
+    """Serve on a free port of 127.0.0.1 until the block ends."""
+    server = ScriptedServer()
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        server.port = listeners[0].socket.getsockname()[1]
+        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, server), listeners))
+        yield server
+        nursery.cancel_scope.cancel()
+
+
+async def _serve(server: ScriptedServer, stream: trio.SocketStream) -> None:
+    async with stream:
+        connection = h11.Connection(h11.SERVER)
+        try:
+            while await _serve_one(server, stream, connection):
+                connection.start_next_cycle()
+        except (trio.BrokenResourceError, h11.RemoteProtocolError):
+            return
+
+
+async def _serve_one(
+    server: ScriptedServer, stream: trio.SocketStream, connection: h11.Connection
+) -> bool:
+    """Answer one request; False when the connection is over."""
+    head: h11.Request | None = None
+    body = b""
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await stream.receive_some(65536))
+        elif isinstance(event, h11.Request):
+            head = event
+        elif isinstance(event, h11.Data):
+            body += bytes(event.data)
+        elif isinstance(event, h11.EndOfMessage):
+            break
+        else:
+            return False
+    assert head is not None
+    request = _read(head, body)
+    server.requests.append(request)
+    script = server.scripts.get(request.door)
+    step = script.popleft() if script else None
+    if isinstance(step, Answer):
+        answer = step
+    elif step is Step.IGNORE:
+        return False
+    else:
+        answer = await _carry_out(server, request)
+    match step:
+        case Step.HANG:
+            await trio.sleep_forever()
+        case Step.LOSE_ANSWER:
+            return False
+        case Step.RESET:
+            stream.socket.setsockopt(SOL_SOCKET, SO_LINGER, pack("ii", 1, 0))
+            return False
+    sent = b"".join(_encode(connection, answer))
+    if step is Step.CUT:
+        await stream.send_all(sent[:-4])
+        return False
+    await stream.send_all(sent)
+    return True
+
+
+def _read(head: h11.Request, body: bytes) -> Request:
+    path = head.target.decode()
+    result = re.fullmatch(r"/plugin/v1/drafts/(\d+)/result", path)
+    doors = {"/plugin/v1/messages": MESSAGES, "/plugin/v1/drafts/claim": CLAIM}
+    return Request(
+        door=RESULT if result else doors[path],
+        body=json.loads(body) if body else None,
+        headers={name.decode(): value.decode() for name, value in head.headers},
+        at=trio.current_time(),
+        draft_id=int(result[1]) if result else None,
+    )
+
+
+async def _carry_out(server: ScriptedServer, request: Request) -> Answer:
+    if request.headers.get("authorization") != f"Bearer {TOKEN}":
+        return Answer(status=401, body={"error": "no live plugin token", "code": "unauthorized"})
+    if request.door == MESSAGES:
+        known = request.body["external_id"] in server.messages
+        server.messages.setdefault(request.body["external_id"], request.body)
+        number = list(server.messages).index(request.body["external_id"]) + 1
+        return Answer(status=200 if known else 202, body={"id": number, "status": "queued"})
+    if request.door == CLAIM:
+        with trio.move_on_after(request.body["wait_seconds"]):
+            while not server.approved:
+                await server.offered.wait()
+        if not server.approved:
+            return Answer(status=204)
+        draft = server.approved.popleft()
+        server.claimed.append(draft["draft_id"])
+        return Answer(status=200, body=draft)
+    assert request.draft_id is not None
+    kept = server.results.setdefault(request.draft_id, request.body)
+    same = kept["ok"] == request.body["ok"]
+    told = {"draft_id": request.draft_id, "status": "sent" if kept["ok"] else "failed"}
+    if same:
+        return Answer(status=200, body=told)
+    return Answer(status=409, body=told | {"error": "another result", "code": "conflict"})
+
+
+def _encode(connection: h11.Connection, answer: Answer) -> Iterator[bytes]:
+    raw = b"" if answer.body is None else json.dumps(answer.body).encode()
+    headers = [*answer.headers.items(), ("content-type", "application/json")]
+    if answer.status != 204:
+        headers.append(("content-length", str(len(raw))))
+    for event in (
+        h11.Response(status_code=answer.status, headers=headers),
+        h11.Data(data=raw),
+        h11.EndOfMessage(),
+    ):
+        yield connection.send(event) or b""
