@@ -64,7 +64,7 @@ def list_(
     command = ListMessages(state=State(state) if state else None, plugin=plugin, limit=limit)
     listing = in_store(lambda store: store.run_as(owner, _list, command))
     if as_json:
-        print_json([_document(message, listing) for message in listing.messages])
+        print_json([document(message, listing.plugins) for message in listing.messages])
         return
     print_table(
         ("ID", "Stored", "Plugin", "Sender", "Subject", "State"),
@@ -92,7 +92,7 @@ def show(message_id: int, owner: str | None, *, as_json: bool) -> None:
     listing = in_store(lambda store: store.run_as(owner, _get, message_id))
     (message,) = listing.messages
     if as_json:
-        print_json(_document(message, listing) | {"body": message.body})
+        print_json(document(message, listing.plugins) | {"body": message.body})
         return
     print_message(message, listing.plugins[message.plugin_id], listing.now)
 
@@ -145,10 +145,11 @@ def _progress(message: Message, now: datetime) -> str:
     return message.state.value
 
 
-def _document(message: Message, listing: Listing) -> dict[str, object]:
+def document(message: Message, plugins: Mapping[int, str]) -> dict[str, object]:
+    """A message for programs, all but its body."""
     return {
-        "id": message.id,
-        "plugin": listing.plugins[message.plugin_id],
+        "message_id": message.id,
+        "plugin": plugins[message.plugin_id],
         "plugin_id": message.plugin_id,
         "external_id": message.external_id,
         "sender": message.sender,
