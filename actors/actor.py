@@ -68,7 +68,8 @@ class Actor(Life):
         """Leave, if no message waits, nobody holds the address and the nursery is empty.
 
         True means that the actor ends after the message in hand, through stopping(), and is not
-        restarted. A message that comes before it has ended starts it anew, after it.
+        restarted; armed timers are dropped. A message that comes before it has ended starts it
+        anew, after it. Call it from one of the three moments, not from the nursery.
         """
         return self._seat.leave_if_idle()
 

@@ -26,7 +26,7 @@ class Address:
     _registry: Registry = attrs.field(repr=False)
 
     def tell(self, message: object, *, key: Hashable | None = None) -> None:
-        """Put a message into the mailbox; never waits.
+        """Put a message into the mailbox; never waits. Only in the thread that Trio runs in.
 
         While a message with the same `key` waits there, this one takes its place in the queue.
         Raises MailboxFull, or ActorStopped when nobody is there: both are Undelivered.

@@ -20,6 +20,9 @@ from actors.specs import ChildSpec
 class Host(Protocol):
     """What a supervisor does for a child that is run by somebody else."""
 
+    def hold(self) -> contextlib.AbstractContextManager[None]:
+        """Keep it from leaving."""
+
     def place_attached(self, spec: ChildSpec) -> Slot:
         """Take the child in; it counts as running from now on."""
 
@@ -34,7 +37,8 @@ class Host(Protocol):
 async def attach(host: Host, spec: ChildSpec, *, replace: bool) -> AsyncIterator[Slot]:
     """See SupervisorHandle.attached."""
     if replace:
-        await host.remove(spec.name)
+        with host.hold():
+            await host.remove(spec.name)
     slot = host.place_attached(spec)
     failure: BaseException | None = None
     was_up = False

@@ -209,24 +209,28 @@ async def write_json_lines(
     """
     with log.subscribe() as subscription:
         told = 0
+        # A cancel may come after the drain and before the thread: what no thread took stays here.
+        lines: deque[str] = deque()
         try:
             while True:
-                lines = _lines(await subscription.drain(), events)
+                lines.extend(_lines(await subscription.drain(), events))
                 if subscription.dropped > told:
                     lines.append(json.dumps({"event": "dropped", "count": subscription.dropped}))
                     told = subscription.dropped
                 await trio.to_thread.run_sync(_write, stream, lines, abandon_on_cancel=True)
         finally:
-            rest = _lines(subscription.drain_nowait(), events)
+            lines.extend(_lines(subscription.drain_nowait(), events))
             with trio.move_on_after(LAST_WORDS_SECONDS, shield=True):
-                await trio.to_thread.run_sync(_write, stream, rest, abandon_on_cancel=True)
+                await trio.to_thread.run_sync(_write, stream, lines, abandon_on_cancel=True)
 
 
 def _lines(reports: list[Report], events: Container[Event]) -> list[str]:
     return [report.as_json() for report in reports if report.event in events]
 
 
-def _write(stream: TextIO, lines: list[str]) -> None:
-    if lines:
-        stream.write("\n".join(lines) + "\n")
-        stream.flush()
+def _write(stream: TextIO, lines: deque[str]) -> None:
+    # An abandoned thread may take from the same queue, so ask for a line instead of counting them.
+    with contextlib.suppress(IndexError):
+        while True:
+            stream.write(lines.popleft() + "\n")
+    stream.flush()

@@ -48,6 +48,7 @@ class Slot(abc.ABC):
         # starts it anew.
         self.removing = False
         self.closed = False
+        self.was_up = False
         self.last_exit: Exit | None = None
         # Set when started() has returned once, and when the place is closed.
         self.settled = trio.Event()
@@ -85,7 +86,8 @@ class Slot(abc.ABC):
     def mark_up(self) -> None:
         """`started()` has returned."""
         self.phase = Phase.UP
-        event = Event.RESTARTED if self.settled.is_set() else Event.STARTED
+        event = Event.RESTARTED if self.was_up else Event.STARTED
+        self.was_up = True
         self._log.report(self.path, event, reason=f"incarnation {self.incarnations} is up")
         self.settled.set()
         self.on_change()

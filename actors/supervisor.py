@@ -107,7 +107,10 @@ class Supervisor(Branch):
         return Exit(kind=ExitKind.STOPPED)
 
     def request_stop(self) -> None:
-        """Ask the loop to stop all children."""
+        """Ask the loop to stop all children; without a loop only attached ones can be running."""
+        if not self.running:
+            for slot in self.children.values():
+                slot.request_stop()
         super().request_stop()
         self.wake()
 

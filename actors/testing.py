@@ -37,7 +37,10 @@ class CrashAt:
         self.crashed_in: str | None = None
 
     def wrap(self, start: Callable[[], Actor]) -> Callable[[], Actor]:
-        """A `start` for a ChildSpec whose actors crash at the planned step, once in all."""
+        """A `start` for a ChildSpec whose actors crash at the planned step, once in all.
+
+        `start` must make a new actor each time, as it must for a ChildSpec.
+        """
 
         def start_wrapped() -> Actor:
             actor = start()

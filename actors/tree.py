@@ -52,9 +52,11 @@ class SupervisorHandle:
         """
         slot = self._branch().add(spec)
         await slot.settled.wait()
-        if slot.closed and slot.incarnations and slot.last_exit is not None:
-            message = f"{slot.path} ended before it was up: {slot.last_exit.reason}"
-            raise ActorStopped(message) from slot.last_exit.error
+        if not slot.was_up:
+            last = slot.last_exit
+            reason = "it was stopped" if last is None else last.reason
+            cause = None if last is None else last.error
+            raise ActorStopped(f"{slot.path} ended before it was up: {reason}") from cause
         return Address(slot.path, self._registry)
 
     def start_supervisor(self, spec: SupervisorSpec) -> SupervisorHandle:

@@ -423,3 +423,37 @@ async def test_a_handle_to_nothing_says_so() -> None:
             raise AssertionError("held nothing")
     with pytest.raises(ActorStopped):
         tree.supervisor("root/owners").tell_or_start(World().spec(), "x")
+
+
+@pytest.mark.parametrize("replace", [False, True])
+async def test_an_owner_may_be_started_for_an_attached_child(replace: bool) -> None:
+    """A supervisor that leaves when empty stays for its attached child, and then leaves."""
+    world = World()
+    nested = SupervisorSpec(name="owner:7", leaves_when_empty=True)
+    async with open_tree(ROOT, Log()) as tree:
+        for _ in range(2):
+            owner = owners_of(tree).start_supervisor(nested)
+            async with owner.attached("host:box", Guest(world), replace=replace) as address:
+                for _ in range(20):
+                    await trio.lowlevel.checkpoint()
+                assert await address.ask("hi", deadline_seconds=5) == "hi"
+                assert owner.children() == ("host:box",)
+            await wait_until(lambda: owners_of(tree).children() == ())
+    assert (world.starts, world.most_alive) == (2, 1)
+
+
+async def test_attaching_to_an_owner_that_is_leaving() -> None:
+    """An actor attached any number of steps after an owner's last child left lives through it."""
+    for steps in range(30):
+        world = World()
+        nested = SupervisorSpec(name="owner:7", leaves_when_empty=True)
+        async with open_tree(ROOT, Log()) as tree:
+            owners = owners_of(tree)
+            owners.start_supervisor(nested).tell_or_start(world.spec(), "leave")
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+            owner = owners.start_supervisor(nested)
+            async with owner.attached("host:box", Guest(World())) as address:
+                await wait_until(lambda owner=owner: owner.children() == ("host:box",))  # type: ignore[misc]
+                assert await address.ask("hi", deadline_seconds=5) == "hi"
+        assert world.alive == 0

@@ -206,6 +206,7 @@ async def test_a_supervisor_that_gave_up_is_restarted_by_its_parent(
             address.tell("waits")
             await watch.next(Event.GAVE_UP, "root/inner", deadline_seconds=100)
         assert await address.ask("hi", deadline_seconds=5) == "hi"
+        assert await tree.address("root/inner/y").ask("hi", deadline_seconds=5) == "hi"
         assert story[-3:] == ["-y", "+x", "+y"]
 
 
