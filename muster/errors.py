@@ -1,4 +1,4 @@
-"""The ways in which muster says no; every door maps these classes, and only these, to its own codes.
+"""The ways in which muster says no; every door maps these classes to its own codes.
 
 `code` is the contract (a slug a program can branch on), `sentence` is for a person, `field` names
 the part of the input that broke a rule, `facts` are further members of a JSON answer.
@@ -46,7 +46,7 @@ class NotFound(MusterError):
 
 
 class Refused(MusterError):
-    """A rule says no in this state; another state may say yes. Rules return it, operations raise it."""
+    """A rule says no in this state; another may say yes. Rules return it, operations raise it."""
 
     default_code = "refused"
 

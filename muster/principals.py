@@ -80,5 +80,20 @@ class System:
         return "muster"
 
 
+@attrs.frozen(kw_only=True)
+class Node:
+    """A server, for the rows that belong to no owner: its supervision log, its own heartbeat.
+
+    It has the role of the application and no owner, so row-level security shows it no owner's row.
+    """
+
+    via: ClassVar[str] = "muster"
+
+    @property
+    def actor(self) -> str:
+        """The name in the audit log."""
+        return "muster"
+
+
 Acting = Owner | Plugin | Agent | Muster
-Principal = Acting | System
+Principal = Acting | System | Node

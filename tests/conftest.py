@@ -1,5 +1,6 @@
 """The fixtures that every test may use; where they come from is tests/support."""
 
 from tests.support.cluster import _pools, cluster, db, own_database, owner
+from tests.support.desk import desk
 
-__all__ = ["_pools", "cluster", "db", "own_database", "owner"]
+__all__ = ["_pools", "cluster", "db", "desk", "own_database", "owner"]

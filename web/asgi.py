@@ -10,7 +10,7 @@ Send = Callable[[Message], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class PeerGone(ConnectionError):  # noqa: N818 -- an ending, not a fault of ours
+class PeerGone(ConnectionError):
     """The client has left or was dropped; what was sent went nowhere and nothing will any more.
 
     You don't get it for a client that only ended its own side: that one still gets its answer.

@@ -18,11 +18,11 @@ CapFor = Callable[[str, str], int]
 _CLOSE = [(b"connection", b"close")]
 
 
-class _TooLarge(Exception):  # noqa: N818 -- an answer, not a fault of ours
+class _TooLarge(Exception):
     """The body is over the cap of its route."""
 
 
-class _Left(Exception):  # noqa: N818 -- an ending, not a fault of ours
+class _Left(Exception):
     """The client has left, or sent nonsense that the wire answered with a 400."""
 
 

@@ -9,6 +9,7 @@
   for ever, SHUT_RDWR wakes it.
 """
 
+import math
 import socket as stdlib_socket
 from contextlib import suppress
 
@@ -53,10 +54,12 @@ class Line:
         self.in_hand = 0
         self.closing = False
         self.refused = False
+        self.idle = True
         self.wants_linger = False
         self._stream = stream
         self._limits = limits
         self._counts = counts
+        self._read_deadline = math.inf
         self._read_scope: trio.CancelScope | None = None
         self._write_scope: trio.CancelScope | None = None
         self._saw_end = False
@@ -82,22 +85,40 @@ class Line:
             raise trio.BrokenResourceError("the client does not read")
 
     async def receive_some(self, max_bytes: int) -> bytes:
-        """Read what is there; raises ClosedResourceError once either side of us closed the line."""
+        """Read what is there.
+
+        Raises ClosedResourceError once we closed the line, TooSlowError at the read deadline.
+        """
         if self.closing:
             raise trio.ClosedResourceError
+        data = None
         try:
-            with trio.CancelScope() as self._read_scope:
+            with trio.CancelScope(deadline=self._read_deadline) as self._read_scope:
                 data = bytes(await self._stream.receive_some(max_bytes))
-                self._saw_end = data == b""
-                return data
-            raise trio.ClosedResourceError
         finally:
             self._read_scope = None
+        if data is None:
+            raise self._why_unread()
+        self._saw_end = not data
+        return data
+
+    def _why_unread(self) -> Exception:
+        return trio.ClosedResourceError() if self.closing else trio.TooSlowError()
+
+    def expect_bytes_until(self, deadline: float) -> None:
+        """Set the read deadline, on Trio's clock, for the read in progress and later ones."""
+        self._read_deadline = deadline
+        if self._read_scope is not None:
+            self._read_scope.deadline = deadline
 
     async def send_eof(self) -> None:
         """Do nothing: `aclose` ends our side, and at once."""
 
     async def aclose(self) -> None:
+        """Do as `hang_up`, which never waits."""
+        self.hang_up()
+
+    def hang_up(self) -> None:
         """End our side, after the write in progress; no further one begins.
 
         The socket itself is closed by `close`, once what the client still sends was read.

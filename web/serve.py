@@ -164,7 +164,7 @@ class _Door:
                     limits=self._limits,
                     report=self._report,
                 ).run()
-            await line.aclose()
+            line.hang_up()
             await line.linger()
         except* OSError:
             pass  # the peer is gone, which is how connections end
@@ -181,6 +181,9 @@ class _Door:
     async def empty(self, grace_seconds: float) -> None:
         """Let idle connections end and requests in hand finish, for at most `grace_seconds`."""
         await self._context.terminated.set()
+        for line in tuple(self._lines):
+            if line.idle:
+                line.hang_up()
         with trio.move_on_after(grace_seconds):
             while self._lines:
                 self._left = trio.Event()

@@ -37,7 +37,7 @@ class CloseCode(IntEnum):
     SLOW_DOWN = 4429
 
 
-class SocketClosed(ConnectionError):  # noqa: N818 -- an ending that every user of a socket must expect
+class SocketClosed(ConnectionError):
     """The socket is over; `code` is the close code of whoever closed it, 1006 for a lost peer."""
 
     def __init__(self, code: int, reason: str = "") -> None:

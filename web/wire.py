@@ -8,9 +8,12 @@ Hypercorn 0.18 (tests/web pins each of these):
   for the handshake.
 - blocks in handing "the client has left" to a handler whose queue is full, and then for ever
   (mended in `web.handlers`).
-- keeps an idle connection's tasks for the whole keep-alive time after the client has left.
+- keeps an idle connection's tasks for the whole keep-alive time after the client has left. Here
+  the idle time is a deadline of the read, without a task.
 - loses bytes, or the idle timer, when a handler is cancelled in its last send, and then goes silent
   on a kept connection. Here a send is whole or not begun.
+- writes a head, a body and nothing in three writes. Here a head waits for its first bytes of body,
+  as ASGI asks, so that most answers are one write.
 - drops what a handler sends to a WebSocket that has ended, so a send loop never learns of it.
   Here it raises PeerGone.
 - goes on collecting a message that was already too large, and inflates compressed ones without a
@@ -33,7 +36,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import ASGIWebsocketState, WSStream
 from hypercorn.trio.tcp_server import MAX_RECV, TCPServer
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ConnectionState
+from hypercorn.typing import ConnectionState, H11SendableEvent
 from hypercorn.utils import parse_socket_addr
 from wsproto.events import CloseConnection
 from wsproto.events import Event as FrameEvent
@@ -52,7 +55,7 @@ REFUSALS = {
 }
 
 
-class _Refusal(Exception):  # noqa: N818 -- an answer, not a fault of ours
+class _Refusal(Exception):
     """The request is refused before any handler saw it."""
 
     def __init__(self, status: int) -> None:
@@ -126,6 +129,7 @@ class _Http1(H11Protocol):
     def __init__(self, line: Line, *args: Any) -> None:
         super().__init__(*args)
         self.line = line
+        self._held_head = b""
         self.connection = _Parser(
             h11.SERVER, max_incomplete_event_size=self.config.h11_max_incomplete_size
         )
@@ -191,6 +195,20 @@ class _Http1(H11Protocol):
             case _:
                 return False
         return True
+
+    async def _send_h11_event(self, event: H11SendableEvent) -> None:
+        try:
+            data = self.connection.send(event)
+        except h11.LocalProtocolError:
+            if self.connection.their_state is not h11.ERROR:
+                raise
+            return
+        if isinstance(event, h11.Response):
+            self._held_head = data
+            return
+        held, self._held_head = self._held_head, b""
+        if held or data:
+            await self.send(RawData(held + data))
 
     async def _check_protocol(self, event: h11.Request) -> None:
         if event.http_version not in {b"1.0", b"1.1"}:
@@ -260,6 +278,7 @@ class Connection(TCPServer):
         self._report = report
         self._head_began = math.inf
         self._heads_seen = 0
+        self._idle_since = trio.current_time()
 
     async def run(self) -> None:
         """Serve until the client or the line ends; OSErrors of the socket end it quietly."""
@@ -280,46 +299,61 @@ class Connection(TCPServer):
                 server,
                 self.protocol_send,
             )
-            await self.idle_task.restart(handlers, self._idle_timeout)
             await self._read_data()
-            await self.idle_task.stop()
 
     async def protocol_send(self, event: WireEvent) -> None:
-        """Write bytes, close, or start or stop the idle timer, in one piece.
+        """Write bytes, close, or note that the connection is idle or busy, in one piece.
 
         Shielded, because a handler is cancelled in here as a matter of course: Quart-Trio ends its
         own as soon as the request is over. Half of this would lose bytes that the parser counts as
-        sent, or leave a kept connection without its idle timer. Each wait has a bound (`Line`).
+        sent. Each wait has a bound (`Line`).
         """
-        if isinstance(event, Closed) and not self._line.closing:
-            self._line.wants_linger = self.protocol.may_still_send
-        with trio.CancelScope(shield=True):
-            await super().protocol_send(event)
+        if isinstance(event, Updated):
+            self._line.idle = event.idle
+            self._idle_since = trio.current_time()
+            self._line.expect_bytes_until(self._read_deadline())
+        elif isinstance(event, Closed):
+            if not self._line.closing:
+                self._line.wants_linger = self.protocol.may_still_send
+                self._line.hang_up()
+            await self.protocol.handle(Closed())
+        elif isinstance(event, RawData):
+            try:
+                with trio.CancelScope(shield=True):
+                    async with self.send_lock:
+                        await self._line.send_all(event.data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                await self.protocol.handle(Closed())
 
     async def _read_data(self) -> None:
         while True:
-            data = None
-            with trio.CancelScope(deadline=self._head_deadline()):
-                try:
-                    data = await self._line.receive_some(MAX_RECV)
-                except (trio.ClosedResourceError, trio.BrokenResourceError):
-                    break
-            if data is None:
-                await self.protocol.refuse(408)
+            self._line.expect_bytes_until(self._read_deadline())
+            try:
+                data = await self._line.receive_some(MAX_RECV)
+            except (trio.ClosedResourceError, trio.BrokenResourceError):
+                break
+            except trio.TooSlowError:
+                if self.protocol.awaits_head:
+                    await self.protocol.refuse(408)
+                self._line.hang_up()
                 break
             await self.protocol.handle(RawData(data))
             if not data:
                 break
         await self.protocol.handle(Closed())
 
-    def _head_deadline(self) -> float:
-        """Return when the head that has begun must be whole; never, if none has."""
+    def _read_deadline(self) -> float:
+        """Return when the next bytes must be here: for a head that has begun, or an idle client.
+
+        There is none while a handler is at work; a body's time is `web.body_reader`'s.
+        """
         if not self.protocol.awaits_head:
             self._head_began = math.inf
         elif self._head_began is math.inf or self._heads_seen != self.protocol.keep_alive_requests:
             self._heads_seen = self.protocol.keep_alive_requests
             self._head_began = trio.current_time()
-        return self._head_began + self._limits.head_seconds
+        idle_until = self._idle_since + self._limits.idle_seconds if self._line.idle else math.inf
+        return min(self._head_began + self._limits.head_seconds, idle_until)
 
 
 def _wants_websocket(request: h11.Request) -> bool:

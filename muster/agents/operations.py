@@ -191,3 +191,14 @@ RELEASE_GATEWAY = Query("""
 async def release_gateway(tx: Transaction, command: Release) -> None:
     """Note that the socket of this epoch is closed; a newer socket stays noted."""
     await tx.execute(RELEASE_GATEWAY, agent_id=command.agent_id, epoch=command.epoch)
+
+
+FIND_PROVISIONED = Query("""
+    select chief and provisioned from agents
+    where owner_id = %(owner_id)s and id = %(agent_id)s and retired_at is null
+""")
+
+
+async def is_provisioned_chief(tx: Transaction, agent_id: int) -> bool:
+    """Whether muster made this agent as the chief that it is: then it has standing instructions."""
+    return bool(await tx.scalar(FIND_PROVISIONED, agent_id=agent_id))

@@ -52,9 +52,18 @@ async def due_expiries(tx: Transaction, limit: int) -> list[Due]:
     return await tx.all(DUE_EXPIRIES, Due, limit=limit)
 
 
+@attrs.frozen(kw_only=True)
+class FindClaimable:
+    """Which of these plugins have an approved reply to collect? At most `limit` of them."""
+
+    plugin_ids: list[int]
+    limit: int
+
+
 FIND_CLAIMABLE = Query("""
     select d.owner_id, d.plugin_id from drafts d
-    where d.state = 'approved' and d.claimed_at is null and d.expires_at > %(now)s
+    where d.plugin_id = any(%(plugin_ids)s)
+      and d.state = 'approved' and d.claimed_at is null and d.expires_at > %(now)s
       and exists (select from plugins p where p.id = d.plugin_id and p.revoked_at is null)
       and exists (select from users u where u.id = d.owner_id and u.disabled_at is null)
     group by d.owner_id, d.plugin_id
@@ -63,6 +72,8 @@ FIND_CLAIMABLE = Query("""
 """)
 
 
-async def find_claimable(tx: Transaction, limit: int) -> list[Claimable]:
-    """The plugins for which an approved reply waits, longest waiting first."""
-    return await tx.all(FIND_CLAIMABLE, Claimable, limit=limit)
+async def find_claimable(tx: Transaction, command: FindClaimable) -> list[Claimable]:
+    """Those plugins for which an approved reply waits, longest waiting first."""
+    return await tx.all(
+        FIND_CLAIMABLE, Claimable, plugin_ids=command.plugin_ids, limit=command.limit
+    )

@@ -10,7 +10,14 @@ import attrs
 
 from muster.drafts import store
 from muster.drafts.checks import check_body, check_report
-from muster.drafts.due import Claimable, Due, due_expiries, due_lapses, find_claimable
+from muster.drafts.due import (
+    Claimable,
+    Due,
+    FindClaimable,
+    due_expiries,
+    due_lapses,
+    find_claimable,
+)
 from muster.drafts.rules import (
     PENDING_PER_AGENT_MAX,
     Approve,
@@ -50,6 +57,7 @@ __all__ = [
     "Expire",
     "File",
     "Filed",
+    "FindClaimable",
     "Lapse",
     "ListDrafts",
     "Reject",

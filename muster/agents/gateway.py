@@ -1,0 +1,226 @@
+"""The agent gateway's side of `/agent/v1/socket`: frames, and the one turn in hand.
+
+JSON frames, `{"type": …}`; an unknown type is ignored, a malformed frame closes the socket 4400.
+
+| from       | frame                                                                             |
+|------------|-----------------------------------------------------------------------------------|
+| the server | `welcome {agent_id, name, instructions, heartbeat_seconds}`, once                 |
+|            | `turn {turn_id, conversation, title, text, deadline_seconds}`, one at a time      |
+|            | `cancel {turn_id}` when the deadline passed or the server stops; `ping`           |
+| the agent  | `turn.started`, `turn.delta {text}`, `turn.done {text}`, `turn.failed {error}`,   |
+|            | `turn.busy`, each with its `turn_id`; `pong`                                      |
+
+A turn whose writing never began, or that was answered `turn.busy` before anything else, was not
+handed over. Once writing began every other ending but `turn.done` is unproven: the text may have
+reached the agent (plugins: "Delivery to your chief").
+
+Rejected: asking the agent whether it got the turn (the answer can be lost as well), and a turn that
+survives its socket (the agent's tools ran on the old connection; nobody can tell how far).
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Protocol
+
+import attrs
+import trio
+
+from muster.principals import Agent
+
+Frame = Mapping[str, object]
+
+
+class Peer(Protocol):
+    """A connected socket, as the web floor gives it."""
+
+    async def receive_frame(self) -> Frame:
+        """Wait for the next frame; raises an OSError once the peer is gone."""
+
+    async def send_frame(self, frame: Frame) -> None:
+        """Write one frame within the floor's deadline, or raise an OSError."""
+
+
+class BadFrame(Exception):
+    """The agent sent a frame of a known type that is not of its shape; the socket closes 4400."""
+
+
+class Ended(enum.Enum):
+    """How a turn ended, as far as the gateway can prove."""
+
+    NOT_HANDED_OVER = "not_handed_over"
+    COMPLETED = "completed"
+    UNPROVEN = "unproven"
+
+
+@attrs.frozen(kw_only=True)
+class Turn:
+    """What is asked of the agent; `deadline_seconds` is how long it has."""
+
+    turn_id: str
+    conversation: str
+    title: str
+    text: str
+    deadline_seconds: float
+
+
+@attrs.define
+class _InHand:
+    turn_id: str
+    begun: bool = False  # the agent showed that it works on the turn
+    ended: Ended | None = None
+    over: trio.Event = attrs.field(factory=trio.Event)  # its end is known
+    left: trio.Event = attrs.field(factory=trio.Event)  # nobody works on it here any more
+
+    def end(self, ended: Ended) -> None:
+        if self.ended is None:
+            self.ended = ended
+            self.over.set()
+
+
+class Gateway:
+    """One connection of an agent. Its owner runs `read` until the peer is gone."""
+
+    def __init__(self, *, agent: Agent, peer: Peer) -> None:
+        self.agent = agent
+        self.epoch = 0  # of the connection, once it was accepted
+        self.superseded = False  # a newer connection of the agent is about to take its place
+        self._peer = peer
+        self._in_hand: _InHand | None = None
+        self._closed = False
+
+    async def until_idle(self) -> None:
+        """Wait until no turn is in hand."""
+        while self._in_hand is not None:
+            await self._in_hand.left.wait()
+
+    @property
+    def can_take_turn(self) -> bool:
+        """Whether a turn offered now would be written: connected, and no turn in hand."""
+        return not self._closed and self._in_hand is None
+
+    async def run_turn(self, turn: Turn) -> Ended:
+        """Hand `turn` over and wait for its end, at most `turn.deadline_seconds`.
+
+        A cancelled caller tells the agent to stop; what became of the turn is then unproven.
+        """
+        if not self.can_take_turn:
+            return Ended.NOT_HANDED_OVER
+        in_hand = self._in_hand = _InHand(turn.turn_id)
+        try:
+            with trio.move_on_after(turn.deadline_seconds):
+                await self._peer.send_frame(
+                    {
+                        "type": "turn",
+                        "turn_id": turn.turn_id,
+                        "conversation": turn.conversation,
+                        "title": turn.title,
+                        "text": turn.text,
+                        "deadline_seconds": turn.deadline_seconds,
+                    }
+                )
+                await in_hand.over.wait()
+        except OSError:
+            self.close()  # the write broke off: how much of it arrived is unknown
+        finally:
+            self._in_hand = None
+            in_hand.left.set()
+            if in_hand.ended is None and not self._closed:
+                await self._tell_cancel(turn.turn_id)
+        return in_hand.ended or Ended.UNPROVEN
+
+    async def read(self) -> None:
+        """Take the agent's frames until the peer is gone, which raises an OSError.
+
+        Raises BadFrame too. Whatever ends it, the turn in hand ends with it.
+        """
+        try:
+            while True:
+                self._take(await self._peer.receive_frame())
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Take no turn any more; the one in hand, if any, is unproven."""
+        self._closed = True
+        if self._in_hand is not None:
+            self._in_hand.end(Ended.UNPROVEN)
+
+    def _take(self, frame: Frame) -> None:
+        kind = frame.get("type")
+        if not isinstance(kind, str) or not kind.startswith("turn."):
+            return
+        turn_id = frame.get("turn_id")
+        if not isinstance(turn_id, str):
+            raise BadFrame(f"{kind} needs a turn_id that is a string")
+        in_hand = self._in_hand
+        known = in_hand if in_hand is not None and in_hand.turn_id == turn_id else None
+        match kind:
+            case "turn.started":
+                _begin(known)
+            case "turn.delta":
+                _need_text(frame, "text")
+                _begin(known)
+            case "turn.done":
+                _need_text(frame, "text")
+                _end(known, Ended.COMPLETED)
+            case "turn.failed":
+                _need_text(frame, "error")
+                _end(known, Ended.UNPROVEN)
+            case "turn.busy":
+                _end(known, _busy(known))
+            case _:
+                return
+
+    async def _tell_cancel(self, turn_id: str) -> None:
+        # Told under a short shield: the caller may be cancelled, and the peer may not read.
+        with trio.move_on_after(1, shield=True):
+            try:
+                await self._peer.send_frame({"type": "cancel", "turn_id": turn_id})
+            except OSError:
+                self.close()
+
+
+def _begin(known: _InHand | None) -> None:
+    if known is not None:
+        known.begun = True
+
+
+def _end(known: _InHand | None, ended: Ended) -> None:
+    if known is not None:
+        known.end(ended)
+
+
+def _busy(known: _InHand | None) -> Ended:
+    if known is not None and known.begun:
+        return Ended.UNPROVEN
+    return Ended.NOT_HANDED_OVER
+
+
+def _need_text(frame: Frame, member: str) -> None:
+    if not isinstance(frame.get(member), str):
+        raise BadFrame(f"{frame['type']} needs a member {member!r} that is a string")
+
+
+class Gateways:
+    """The agents that are connected to this node; a newer connection takes an older one's place."""
+
+    def __init__(self) -> None:
+        self._by_agent: dict[int, Gateway] = {}
+
+    def find(self, agent_id: int) -> Gateway | None:
+        """The agent's connection here, if it has one."""
+        return self._by_agent.get(agent_id)
+
+    async def until_idle(self) -> None:
+        """Wait until no agent here has a turn in hand."""
+        for gateway in tuple(self._by_agent.values()):
+            await gateway.until_idle()
+
+    def enter(self, gateway: Gateway) -> None:
+        """Put `gateway` in the place of any older connection of its agent."""
+        self._by_agent[gateway.agent.agent_id] = gateway
+
+    def leave(self, gateway: Gateway) -> None:
+        """Take `gateway` out, unless a newer one took its place already."""
+        if self._by_agent.get(gateway.agent.agent_id) is gateway:
+            del self._by_agent[gateway.agent.agent_id]

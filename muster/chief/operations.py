@@ -1,0 +1,149 @@
+"""Handing a message to the owner's chief, and writing down how that ended.
+
+Both run as muster on the owner's behalf. The chief's row is locked first, then messages: so one
+handing-over at a time for a chief, whichever node asks, and the epoch in hand is the current one.
+The database holds the same rule as a unique index (`messages_one_turn_key`).
+"""
+
+import enum
+from typing import assert_never
+
+import attrs
+
+from muster.accounts import operations as accounts
+from muster.agents import operations as agents
+from muster.chief import store
+from muster.errors import Refused
+from muster.messages import operations as messages
+from muster.messages import rules as message_rules
+from muster.outcomes import Changed
+from muster.pg.database import Transaction
+from muster.plugins import operations as plugins
+from muster.principals import Agent
+
+
+@attrs.frozen(kw_only=True)
+class Begin:
+    """Hand over message `message_id`, or the owner's oldest queued one, to the chief.
+
+    `agent_id` and `epoch` name the gateway connection that would carry the turn.
+    """
+
+    agent_id: int
+    epoch: int
+    message_id: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Handover:
+    """A message that is `delivering` now, and what its turn needs; times are UTC."""
+
+    message: message_rules.Message
+    epoch: int
+    conversation_id: int
+    plugin_label: str
+    scope: str
+
+
+class Ending(enum.Enum):
+    """How a turn ended (plugins: "Delivery to your chief")."""
+
+    DELIVERED = "delivered"  # the turn completed
+    UNCONFIRMED = "unconfirmed"  # its text may have reached the chief
+    PENDING = "pending"  # nothing was sent
+
+
+@attrs.frozen(kw_only=True)
+class Settle:
+    """Write down how the turn on a message ended, if that turn is still the one in hand."""
+
+    message_id: int
+    epoch: int
+    ending: Ending
+
+
+async def begin(tx: Transaction, command: Begin) -> Handover | None:
+    """Write `delivering` before the turn starts; None when there is nothing this chief can take.
+
+    None too when the connection is no longer the chief's current one, when the account is disabled,
+    and when the message's plugin is revoked. What an earlier turn left `delivering` to this chief
+    is settled as unconfirmed in the same transaction (plugins: "Delivery to your chief").
+    """
+    chief = await agents.lock_chief(tx)
+    if chief is None or (chief.id, chief.epoch) != (command.agent_id, command.epoch):
+        return None
+    if not await accounts.is_enabled(tx):
+        return None
+    message = await _lock_wanted(tx, command)
+    if message is None or message.state is not message_rules.State.QUEUED:
+        return None
+    plugin = await plugins.get_plugin(tx, message.plugin_id)
+    if plugin.revoked_at is not None:
+        return None
+    for left in await messages.lock_delivering(tx, chief.id):
+        await _apply(tx, left, message_rules.Recover())
+    begun = await _apply(
+        tx, message, message_rules.Begin(agent_id=chief.id, epoch=command.epoch)
+    )
+    conversation_id = await store.open_conversation(tx, chief.id, plugin.id, plugin.label)
+    return Handover(
+        message=begun,
+        epoch=command.epoch,
+        conversation_id=conversation_id,
+        plugin_label=plugin.label,
+        scope=plugin.scope,
+    )
+
+
+async def settle(tx: Transaction, command: Settle) -> None:
+    """Record the ending; a turn that was settled meanwhile (by a later epoch) changes nothing."""
+    message = await messages.lock_message(tx, command.message_id)
+    if message is None:
+        return
+    decided: message_rules.Command
+    match command.ending:
+        case Ending.DELIVERED:
+            decided = message_rules.Complete(epoch=command.epoch)
+        case Ending.UNCONFIRMED:
+            decided = message_rules.Fail(epoch=command.epoch)
+        case Ending.PENDING:
+            decided = message_rules.PutBack(epoch=command.epoch)
+        case _:
+            assert_never(command.ending)
+    outcome = message_rules.decide(message, decided, tx.now)
+    if isinstance(outcome, Changed):
+        await messages.save(tx, outcome)
+
+
+async def find_chief_id(tx: Transaction, _command: None = None) -> int | None:
+    """Tell who the owner's chief is now, without locking it."""
+    return await agents.find_chief_id(tx)
+
+
+async def require_chief(tx: Transaction, agent: Agent) -> None:
+    """Refuse an agent that is not its owner's chief: the chief's tools are offered to it alone."""
+    chief = await agents.lock_chief(tx)
+    if chief is None or chief.id != agent.agent_id:
+        raise Refused("This tool is the chief's alone.", code="not_chief")
+
+
+async def is_chief(tx: Transaction, agent: Agent) -> bool:
+    """Tell whether `agent` is its owner's chief now."""
+    return await agents.find_chief_id(tx) == agent.agent_id
+
+
+async def _lock_wanted(tx: Transaction, command: Begin) -> message_rules.Message | None:
+    if command.message_id is None:
+        return await messages.find_next_queued(tx)
+    return await messages.lock_message(tx, command.message_id)
+
+
+async def _apply(
+    tx: Transaction, message: message_rules.Message, command: message_rules.Command
+) -> message_rules.Message:
+    outcome = message_rules.decide(message, command, tx.now)
+    assert isinstance(outcome, Changed), outcome
+    await messages.save(tx, outcome)
+    return outcome.row
+
+

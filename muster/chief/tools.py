@@ -1,0 +1,82 @@
+"""The chief's tools: one operation each, its arguments and the sentences a model reads.
+
+A tool is offered to the owner's chief alone, and only while plugins are on (plugins: "Replying:
+drafts you approve"). That is asked again, under the chief's lock, when it is called.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import attrs
+import msgspec
+
+from muster.chief import operations
+from muster.drafts import operations as drafts
+from muster.drafts.rules import File
+from muster.pg.database import Transaction
+from muster.principals import Agent
+
+
+class ReplyDraft(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The arguments of `reply_draft`."""
+
+    message_id: int
+    body: str
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """A tool call: decoded arguments, and the deployment's own words that no reply may contain."""
+
+    arguments: msgspec.Struct
+    deny_words: frozenset[str]
+
+
+@attrs.frozen(kw_only=True)
+class Tool:
+    """A tool as it is offered; `run` answers with the members of its result."""
+
+    name: str
+    description: str
+    arguments: type[msgspec.Struct]
+    run: Callable[[Transaction, Call], Awaitable[Mapping[str, object]]]
+
+
+async def reply_draft(tx: Transaction, call: Call) -> Mapping[str, object]:
+    """File a draft of a reply for the owner to decide on; nothing is sent."""
+    assert isinstance(call.arguments, ReplyDraft)
+    assert isinstance(tx.principal, Agent)
+    await operations.require_chief(tx, tx.principal)
+    filed = await drafts.file(
+        tx,
+        File(
+            message_id=call.arguments.message_id,
+            body=call.arguments.body,
+            deny_words=call.deny_words,
+        ),
+    )
+    return {
+        "draft_id": filed.draft.id,
+        "status": filed.draft.state.value,
+        "superseded": filed.superseded,
+    }
+
+
+TOOLS = (
+    Tool(
+        name="reply_draft",
+        description=(
+            "Draft a reply to a plugin message that was delivered, or is being delivered, to you. "
+            "Nothing is sent: your owner reads the draft and approves or rejects it. A new draft "
+            "takes the place of the one still pending for the same message. Plain text of at most "
+            "16 KiB, without host names, addresses, links, credentials or invisible characters; a "
+            "refusal says what to change. Messages marked as no-reply take no draft."
+        ),
+        arguments=ReplyDraft,
+        run=reply_draft,
+    ),
+)
+
+
+async def offered(tx: Transaction, agent: Agent) -> tuple[Tool, ...]:
+    """The tools that `agent` may call now."""
+    return TOOLS if await operations.is_chief(tx, agent) else ()

@@ -1,0 +1,203 @@
+"""`muster serve`: the server. stdout carries event lines, one JSON object each; stderr the log.
+
+    {"event":"ready","url":…,"bind":…,"pid":…,"version":…}   first, once it answers
+    {"event":"draining","seconds":…}                          on SIGTERM or SIGINT
+    {"event":"stopped"}                                       last
+
+Order of a stop (design.md, section 5): drain, stop accepting, actors leaf first, pool, PostgreSQL.
+A second signal cuts the drain short.
+"""
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    import trio
+
+    from actors import ChildSpec, Event, Log
+    from muster.config import Config
+    from muster.node.node import Node
+    from muster.outcomes import Hint
+    from muster.pg.boot import AdminFacts
+
+POOL_SIZE = 10
+GRACE_SECONDS = 3.0
+
+
+@click.command()
+def serve() -> None:
+    """Run the server until SIGTERM or Ctrl-C.
+
+    The address is MUSTER_BIND, the folder MUSTER_DATA_DIR; `muster config show` lists all settings.
+    Plugins are off unless MUSTER_PLUGINS=1.
+    """
+    import trio
+
+    from muster.config import Config
+
+    config = Config.from_environ(os.environ)
+    trio.run(_serve, config)
+
+
+class _Relay:
+    """Takes the hints of commits from the first on, and passes them to the node once it is."""
+
+    def __init__(self) -> None:
+        self.node: Node | None = None
+
+    def publish(self, hints: "Sequence[Hint]") -> None:
+        if self.node is not None:
+            self.node.publish(hints)
+
+
+async def _serve(config: "Config") -> None:
+    import secrets
+    import sys
+
+    import trio
+
+    from actors import Log, write_json_lines
+    from muster.errors import MusterError
+    from muster.node.node import Node
+    from muster.pg import boot
+
+    log, relay = Log(), _Relay()
+    failure: Exception | None = None
+    async with trio.open_nursery() as talk:
+        talk.start_soon(write_json_lines, log, sys.stderr, _shown(config.log_level))
+        try:
+            async with boot.open_store(
+                database_url=config.database_url,
+                database_app_url=config.database_app_url,
+                data_dir=config.data_dir,
+                publish=relay.publish,
+                pool_size=POOL_SIZE,
+            ) as (db, facts):
+                node = Node(node_id=secrets.token_hex(8), config=config, db=db, log=log)
+                relay.node = node
+                await _run(node, facts)
+        except (MusterError, OSError) as error:
+            failure = error
+        talk.cancel_scope.cancel()
+    if isinstance(failure, OSError):
+        raise click.ClickException(f"The address {_bind(config)} cannot be served: {failure}")
+    if failure is not None:
+        raise failure
+    _say("stopped")
+
+
+async def _run(node: "Node", facts: "AdminFacts") -> None:
+    """Build the tree, serve as its body, and drain on a signal."""
+    import functools
+
+    import trio
+
+    from muster.node.node import open_node
+    from muster.pg.listener import notify
+    from web.app import open_app
+    from web.serve import serve as serve_app
+
+    shutdown = trio.Event()
+    async with (
+        open_node(
+            node,
+            database=_database_children(node, facts),
+            notify=functools.partial(notify, node.db),
+        ),
+        open_app(node) as app,
+        trio.open_nursery() as doors,
+    ):
+        start = functools.partial(
+            serve_app,
+            app,
+            bind=_bind(node.config),
+            report=functools.partial(_report_crash, node.log),
+            shutdown=shutdown,
+            grace_seconds=GRACE_SECONDS,
+        )
+        port = await doors.start(start)
+        node.config = node.config.listening_on(port)
+        doors.start_soon(_stop_on_signal, node, shutdown)
+
+
+def _database_children(node: "Node", facts: "AdminFacts") -> "list[ChildSpec]":
+    from actors import ChildSpec
+    from muster.node.database import Listening, Postgres
+    from muster.node.reports import ReportsSink
+
+    children = []
+    if facts.cluster is not None:
+        cluster = facts.cluster
+        children.append(ChildSpec(name="postgres", start=lambda: Postgres(cluster)))
+    children.append(
+        ChildSpec(
+            name="listener",
+            start=lambda: Listening(facts.app_url, node.fanout.publish, node.fanout.resync),
+        )
+    )
+    children.append(
+        ChildSpec(
+            name="supervision-sink",
+            start=lambda: ReportsSink(node.log, node.db, node=node.node_id),
+        )
+    )
+    return children
+
+
+async def _stop_on_signal(node: "Node", shutdown: "trio.Event") -> None:
+    import gc
+
+    import trio
+
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        gc.freeze()
+        _say(
+            "ready",
+            url=node.config.public_url,
+            bind=_bind(node.config),
+            pid=os.getpid(),
+            node=node.node_id,
+            plugins=node.config.plugins,
+        )
+        await anext(signals)
+        _say("draining", seconds=node.config.drain_seconds)
+        async with trio.open_nursery() as draining:
+            draining.start_soon(_cut_short, signals, draining.cancel_scope)
+            await node.drain()
+            draining.cancel_scope.cancel()
+    shutdown.set()
+
+
+async def _cut_short(signals: "AsyncIterator[int]", scope: "trio.CancelScope") -> None:
+    await anext(signals)
+    scope.cancel()
+
+
+def _report_crash(log: "Log", crash: BaseException, where: str) -> None:
+    from actors import Event
+
+    log.report(f"root/web/{where}", Event.CRASHED, reason="crash", error=crash)
+
+
+def _shown(level: str) -> "frozenset[Event]":
+    """The events that go to stderr at a log level."""
+    from actors import Event
+
+    errors = {Event.CRASHED, Event.GAVE_UP, Event.MAILBOX_FULL}
+    warnings = errors | {Event.RESTARTED, Event.SLOW_HANDLER, Event.NOTE}
+    by_level = {"error": errors, "warning": warnings}
+    return frozenset(by_level.get(level, Event))
+
+
+def _bind(config: "Config") -> str:
+    host = f"[{config.bind_host}]" if ":" in config.bind_host else config.bind_host
+    return f"{host}:{config.bind_port}"
+
+
+def _say(event: str, **members: object) -> None:
+    click.echo(json.dumps({"event": event, **members}))

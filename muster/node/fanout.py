@@ -1,0 +1,59 @@
+"""Where a hint goes on this node: to whoever caches what it speaks of.
+
+Hints come from this node's own commits, synchronously, and from other processes through the
+listener; both take this one path. It never waits, and a hint that finds nobody is dropped: whoever
+comes later reads the database.
+"""
+
+from collections.abc import Sequence
+
+from muster.chief.actor import Deliver
+from muster.drafts.actor import Waiters
+from muster.node.owners import Owners
+from muster.outcomes import Hint, HintKind
+
+
+class Fanout:
+    """Spreads hints; until `attach` gives it the owners it reaches the waiters alone."""
+
+    def __init__(self, waiters: Waiters) -> None:
+        self._waiters = waiters
+        self._owners: Owners | None = None
+
+    def attach(self, owners: Owners) -> None:
+        """The tree is up: hints reach its actors from here on."""
+        self._owners = owners
+
+    def publish(self, hints: Sequence[Hint]) -> None:
+        """Let each hint's addressees look again."""
+        for hint in hints:
+            self._spread(hint)
+
+    def resync(self) -> None:
+        """Hints may have been lost: who waits looks again, who is connected proves again."""
+        self._waiters.wake_all()
+        self._waiters.doubt_all()
+        if self._owners is not None:
+            self._owners.doubt_all()
+
+    def _spread(self, hint: Hint) -> None:
+        match hint.kind:
+            case HintKind.MESSAGE_QUEUED:
+                self._tell_chief(hint)
+            case HintKind.DRAFT_CLAIMABLE:
+                self._waiters.wake(hint.id)
+            case HintKind.PLUGIN_REVOKED:
+                self._waiters.doubt(plugin_id=hint.id)
+            case HintKind.AGENT_CHANGED:
+                self._doubt_agents(hint.owner_id, hint.id)
+            case HintKind.USER_CHANGED:
+                self._waiters.doubt(owner_id=hint.owner_id)
+                self._doubt_agents(hint.owner_id, None)
+
+    def _tell_chief(self, hint: Hint) -> None:
+        if self._owners is not None:
+            self._owners.tell_chief(hint.owner_id, Deliver(message_id=hint.id))
+
+    def _doubt_agents(self, owner_id: int, agent_id: int | None) -> None:
+        if self._owners is not None:
+            self._owners.doubt(owner_id, agent_id)

@@ -1,0 +1,144 @@
+"""One running server: what the doors reach, and how it drains.
+
+The doors get this object: the database, whoever waits or is connected here, and the claims. It owns
+no truth; a node that is killed at any moment leaves everything in the database.
+"""
+
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from actors import ChildSpec, Log, Tree, Undelivered, open_tree
+from muster.agents.gateway import Gateways
+from muster.chief.actor import DeliverySettings, Retry
+from muster.config import Config
+from muster.drafts.actor import Waiters, claim
+from muster.drafts.operations import Claimed
+from muster.errors import Unavailable
+from muster.node.fanout import Fanout
+from muster.node.nodes import Heartbeat, Outbox, Outgoing, Outgoings
+from muster.node.owners import Owners
+from muster.node.sweeps import Seen
+from muster.node.tree import tree_spec
+from muster.outcomes import Hint
+from muster.pg.database import Database
+from muster.pg.query import Query
+from muster.principals import Node as NodePrincipal
+from muster.principals import Plugin
+
+READY_SECONDS = 2.0
+DISMISS_SECONDS = 6.0
+
+_ALIVE = Query("select 1")
+
+
+@attrs.define(kw_only=True)
+class Node:
+    """A server's parts, for its doors. `node_id` is new for each start."""
+
+    node_id: str
+    config: Config
+    db: Database
+    log: Log
+    waiters: Waiters = attrs.field(factory=Waiters)
+    gateways: Gateways = attrs.field(factory=Gateways)
+    seen: Seen = attrs.field(factory=Seen)
+    draining: bool = False
+    fanout: Fanout = attrs.field(init=False)
+    heartbeat: Heartbeat = attrs.field(init=False)
+    outgoings: Outgoings = attrs.field(factory=Outgoings)
+    owners: Owners = attrs.field(init=False)
+    tree: Tree = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.fanout = Fanout(self.waiters)
+        self.heartbeat = Heartbeat(node_id=self.node_id, db=self.db)
+
+    def publish(self, hints: Sequence[Hint]) -> None:
+        """Spread the hints of a commit of this node's; never waits."""
+        self.fanout.publish(hints)
+        if not self.heartbeat.alone:
+            self.outgoings.add(hints)
+            try:
+                self.tree.address("root/outbox").tell(Outgoing(), key="outgoing")
+            except Undelivered:
+                return
+
+    async def claim(
+        self, principal: Plugin, wait_seconds: float, prove: Callable[[], Awaitable[object]]
+    ) -> Claimed | None:
+        """Claim a reply (step 4); the retry of what is queued begins, and is not waited for."""
+        self.owners.tell_chief(principal.owner_id, Retry())
+        return await claim(
+            self.db, self.waiters, principal, wait_seconds=wait_seconds, prove=prove
+        )
+
+    async def unready(self) -> list[str]:
+        """Why this node should get no traffic now; empty when it may."""
+        reasons = ["the server is stopping"] if self.draining else []
+        with trio.move_on_after(READY_SECONDS) as patience:
+            try:
+                async with self.db.transaction(NodePrincipal()) as tx:
+                    await tx.scalar(_ALIVE)
+            except Unavailable as away:
+                reasons.append(f"the database is away: {away.sentence}")
+        if patience.cancelled_caught:
+            reasons.append(f"the database did not answer within {READY_SECONDS:g} s")
+        missing = [path for path in _NEEDED if not self.tree.address(path).reachable]
+        return reasons + [f"{path} is not running" for path in missing]
+
+    async def drain(self) -> None:
+        """End waits, begin no turn, and wait for running turns, at most the configured time.
+
+        Claims that are parked or arrive now answer without a wait. Turns that are left when the
+        time is over, or when the caller is cancelled, end with their sockets, and are settled as
+        unconfirmed.
+        """
+        self.draining = True
+        self.waiters.drain()
+        try:
+            with trio.move_on_after(self.config.drain_seconds):
+                await self.gateways.until_idle()
+        finally:
+            with trio.move_on_after(DISMISS_SECONDS, shield=True):
+                await self.owners.dismiss_agents()
+
+
+_NEEDED = ("root/database/supervision-sink", "root/sweeps", "root/owners")
+
+
+@asynccontextmanager
+async def open_node(
+    node: Node,
+    *,
+    database: Sequence[ChildSpec],
+    notify: Callable[[Sequence[Hint]], Awaitable[None]],
+) -> AsyncIterator[Node]:
+    """Run the node's tree around the block; `notify` reaches the other nodes."""
+    outbox = ChildSpec(name="outbox", start=functools.partial(Outbox, notify, node.outgoings))
+    spec = tree_spec(
+        database=database,
+        outbox=outbox,
+        db=node.db,
+        waiters=node.waiters,
+        seen=node.seen,
+        heartbeat=node.heartbeat,
+    )
+    async with open_tree(spec, node.log) as tree:
+        node.tree = tree
+        node.owners = Owners(
+            tree=tree,
+            db=node.db,
+            gateways=node.gateways,
+            node_id=node.node_id,
+            settings=DeliverySettings(
+                turn_deadline_seconds=node.config.turn_deadline_seconds,
+                may_begin=lambda: not node.draining,
+            ),
+        )
+        node.fanout.attach(node.owners)
+        yield node
+        await node.heartbeat.leave()

@@ -1,0 +1,142 @@
+"""The whole application: what stands around the doors, and which door a path leads to.
+
+body_reader      the whole body, within the cap of its route
+refuse_plugins   a plugin token anywhere but on /plugin/v1/ is 401 (plugins: "Two ways in")
+dispatch         /agent/v1/socket and /mcp are raw ASGI, for they need tasks of their own;
+                 everything else is Quart's
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from quart import Response
+from quart_trio import QuartTrio
+from werkzeug.exceptions import HTTPException
+
+from muster.errors import (
+    Invalid,
+    MusterError,
+    NotFound,
+    Refused,
+    TooMany,
+    Unauthorized,
+    Unavailable,
+)
+from muster.ids import CredentialKind, kind_of
+from muster.node.node import Node
+from web.agent_socket import agent_socket
+from web.asgi import ASGIApp, Receive, Scope, Send
+from web.auth import bearer_tokens
+from web.body_reader import body_reader
+from web.errors import error_body, refuse_socket, send_error
+from web.health import health
+from web.mcp.agents import AgentDoor, open_agent_door
+from web.plugin_api import plugin_api
+
+KIB = 1024
+BODY_BYTES_MAX = 64 * KIB
+BODY_BYTES_MAX_BY_PATH = {"/plugin/v1/messages": 256 * KIB, "/mcp": 256 * KIB}
+PLUGIN_PREFIX = "/plugin/v1/"
+
+_STATUSES: tuple[tuple[type[MusterError], HTTPStatus], ...] = (
+    (Invalid, HTTPStatus.BAD_REQUEST),
+    (Unauthorized, HTTPStatus.UNAUTHORIZED),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (Refused, HTTPStatus.CONFLICT),
+    (TooMany, HTTPStatus.TOO_MANY_REQUESTS),
+    (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+
+
+@asynccontextmanager
+async def open_app(node: Node) -> AsyncIterator[ASGIApp]:
+    """The application of `node`, for the length of the block."""
+    async with open_agent_door(node) as door:
+        app = _dispatch(node, door, make_quart(node))
+        yield body_reader(_refuse_plugins(app), cap_for=cap_for)
+
+
+def cap_for(_method: str, path: str) -> int:
+    """How many bytes the body of a request to `path` may have."""
+    return BODY_BYTES_MAX_BY_PATH.get(path, BODY_BYTES_MAX)
+
+
+def make_quart(node: Node) -> QuartTrio:
+    """The handlers that answer one request with one answer."""
+    app = QuartTrio("muster", static_folder=None)
+    app.config.update(
+        MUSTER_NODE=node,
+        # What a handler raises is reported and answered by the wire, not rendered as a page.
+        PROPAGATE_EXCEPTIONS=True,
+        RESPONSE_TIMEOUT=None,
+        BODY_TIMEOUT=None,
+        MAX_CONTENT_LENGTH=None,
+        PROVIDE_AUTOMATIC_OPTIONS=False,
+    )
+    app.url_map.merge_slashes = False
+    app.register_blueprint(health)
+    if node.config.plugins:
+        app.register_blueprint(plugin_api)
+    app.register_error_handler(MusterError, refuse)
+    app.register_error_handler(HTTPException, _refuse_http)
+    return app
+
+
+async def refuse(error: MusterError) -> Response:
+    """Answer with the one shape of an error; the class decides the status."""
+    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+    body = error_body(error.code, error.sentence, field=error.field, facts=error.facts)
+    answer = Response(body, status=status, content_type="application/json")
+    answer.headers["Cache-Control"] = "no-store"
+    if isinstance(error, TooMany):
+        answer.headers["Retry-After"] = str(error.retry_after_seconds)
+    if isinstance(error, Unauthorized):
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, Unavailable):
+        answer.headers["Retry-After"] = "1"
+    return answer
+
+
+async def _refuse_http(error: HTTPException) -> Response:
+    status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
+    sentence = f"{status.phrase}: there is nothing here by this method and path."
+    body = error_body(status.phrase.lower().replace(" ", "_"), sentence)
+    answer = Response(body, status=status, content_type="application/json")
+    answer.headers["Cache-Control"] = "no-store"
+    allowed = getattr(error, "valid_methods", None)
+    if allowed:
+        answer.headers["Allow"] = ", ".join(sorted(allowed))
+    return answer
+
+
+def _refuse_plugins(app: ASGIApp) -> ASGIApp:
+    async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
+        kinds = {kind_of(token) for token in bearer_tokens(scope["headers"])}
+        if CredentialKind.PLUGIN not in kinds or scope["path"].startswith(PLUGIN_PREFIX):
+            await app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await refuse_socket(send, 401, "credential_not_allowed", _NOT_HERE)
+        else:
+            await send_error(send, 401, "credential_not_allowed", _NOT_HERE)
+
+    return refusing
+
+
+_NOT_HERE = "A plugin token is good for /plugin/v1/ and nothing else."
+
+
+def _dispatch(node: Node, door: AgentDoor, quart: QuartTrio) -> ASGIApp:
+    async def dispatching(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if scope["type"] == "websocket":
+            if path == "/agent/v1/socket":
+                await agent_socket(node, scope, receive, send)
+            else:
+                await refuse_socket(send, 404, "not_found", "There is no socket at this path.")
+        elif path == "/mcp":
+            await door.serve(scope, receive, send)
+        else:
+            await quart(scope, receive, send)  # type: ignore[arg-type]
+
+    return dispatching

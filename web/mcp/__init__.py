@@ -1,0 +1,1 @@
+"""MCP doors, one for each kind of caller."""
