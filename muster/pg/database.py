@@ -15,7 +15,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, LiteralString, TypeVar, cast
 
 import attrs
 import trio
@@ -38,6 +38,8 @@ STATEMENT_SECONDS = 10
 LOCK_SECONDS = 5
 ATTEMPTS = 3
 WAITERS_MAX = 1000
+# No other SQL asks for the time.
+READ_TIME: LiteralString = "select now()"
 
 
 class TryAgain(Unavailable):
@@ -188,7 +190,7 @@ class Database:
         owner_id = _owner_of(principal)
         owner = "" if owner_id is None else str(int(owner_id))
         rows = await connection.script(
-            f"begin; select now(), set_config('muster.owner_id', '{owner}', true),"
+            f"begin; {READ_TIME}, set_config('muster.owner_id', '{owner}', true),"
             f" set_config('muster.actor', {connection.quote(principal.actor)}, true),"
             f" set_config('statement_timeout', '{STATEMENT_SECONDS}s', true),"
             f" set_config('lock_timeout', '{LOCK_SECONDS}s', true)"

@@ -32,6 +32,7 @@ from psycopg.waiting import READY_R, READY_RW, READY_W, Ready, Wait
 
 DatabaseError = errors.DatabaseError
 OperationalError = errors.OperationalError
+IMPLEMENTATION = pq.__impl__  # "binary": with C speedups
 
 R = TypeVar("R")
 MakeRow = Callable[..., R]
@@ -318,7 +319,7 @@ async def _connect(url: str) -> _Wire:
                         return await drive_connecting(_Wire._connect_gen(make_conninfo(**address)))  # noqa: SLF001
                     except errors.Error as error:
                         reasons.append(str(error))
-            except OSError as error:
+            except (OSError, UnicodeError) as error:
                 reasons.append(f"cannot resolve {attempt.get('host')}: {error}")
         raise OperationalError("; ".join(reasons))
     raise OperationalError("; ".join([*reasons, "timed out"]))

@@ -20,6 +20,7 @@ from importlib import resources
 import attrs
 
 from muster.errors import Unavailable
+from muster.pg.database import READ_TIME
 from muster.pg.driver import Connection, DatabaseError, OperationalError
 from muster.pg.faults import DatabaseFault
 
@@ -138,9 +139,14 @@ async def _apply(admin: Connection, migration: Migration) -> None:
     await admin.execute(
         """
         insert into muster.migrations (version, name, sha256, applied_at)
-        values (%(version)s, %(name)s, %(sha256)s, now())
+        values (%(version)s, %(name)s, %(sha256)s, %(now)s)
         """,
-        {"version": migration.version, "name": migration.name, "sha256": migration.sha256},
+        {
+            "version": migration.version,
+            "name": migration.name,
+            "sha256": migration.sha256,
+            "now": await admin.scalar(READ_TIME, {}),
+        },
     )
     await admin.commit()
 

@@ -32,6 +32,7 @@ SETTINGS = (
     ("synchronous_commit", "off"),
     ("full_page_writes", "off"),
     ("max_connections", "200"),
+    ("deadlock_timeout", "100ms"),
 )
 TEMPLATE = "muster_template"
 

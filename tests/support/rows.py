@@ -1,0 +1,89 @@
+"""One plain row in each table of an owner, written by SQL: for tests of the database itself."""
+
+import secrets
+
+import attrs
+
+from muster.outcomes import Fact
+from muster.pg.database import Database
+from muster.pg.query import Query
+from muster.principals import Owner
+
+PLUGIN = Query(
+    """
+    insert into plugins (owner_id, name, label, scope, created_at)
+    values (%(owner_id)s, 'mail', 'Mail', 'mail', %(now)s) returning id
+    """
+)
+AGENT = Query(
+    """
+    insert into agents (owner_id, name, chief, provisioned, created_at)
+    values (%(owner_id)s, 'helper', true, true, %(now)s) returning id
+    """
+)
+CREDENTIAL = Query(
+    """
+    insert into credentials (owner_id, kind, holder_id, sha256, created_at)
+    values (%(owner_id)s, 'mpl_', %(holder)s, %(sha256)s, %(now)s) returning id
+    """
+)
+CONVERSATION = Query(
+    """
+    insert into conversations (owner_id, agent_id, plugin_id, title, created_at)
+    values (%(owner_id)s, %(agent)s, %(plugin)s, 'Mail', %(now)s) returning id
+    """
+)
+MESSAGE = Query(
+    """
+    insert into messages (owner_id, plugin_id, external_id, body, no_reply, sender_verified,
+                          human_conversation, created_at, state, attempts)
+    values (%(owner_id)s, %(plugin)s, %(external)s, 'hello', %(no_reply)s, false, false, %(now)s,
+            'queued', 0)
+    returning id
+    """
+)
+DRAFT = Query(
+    """
+    insert into drafts (owner_id, message_id, plugin_id, agent_id, body, body_sha256, state,
+                        created_at, expires_at)
+    values (%(owner_id)s, %(message)s, %(plugin)s, %(agent)s, 'an answer',
+            sha256(convert_to('an answer', 'UTF8')), 'pending', %(now)s,
+            %(now)s + interval '7 days')
+    returning id
+    """
+)
+
+
+@attrs.frozen(kw_only=True)
+class Rows:
+    """The ids of what was written."""
+
+    plugin_id: int
+    agent_id: int
+    credential_id: int
+    token_sha256: bytes
+    conversation_id: int
+    message_id: int
+    draft_id: int
+
+
+async def add_rows(db: Database, owner: Owner) -> Rows:
+    """Write one row of each kind for an owner who has none yet."""
+    sha256 = secrets.token_bytes(32)
+    async with db.transaction(owner) as tx:
+        plugin = await tx.scalar(PLUGIN)
+        agent = await tx.scalar(AGENT)
+        credential = await tx.scalar(CREDENTIAL, holder=plugin, sha256=sha256)
+        conversation = await tx.scalar(CONVERSATION, agent=agent, plugin=plugin)
+        message = await tx.scalar(MESSAGE, plugin=plugin, external="1", no_reply=False)
+        draft = await tx.scalar(DRAFT, message=message, plugin=plugin, agent=agent)
+        await tx.record(Fact(action="plugin.draft.filed", subject=f"draft:{draft}"))
+    return Rows(
+        plugin_id=plugin,
+        agent_id=agent,
+        credential_id=credential,
+        token_sha256=sha256,
+        conversation_id=conversation,
+        message_id=message,
+        draft_id=draft,
+    )
