@@ -1,0 +1,153 @@
+"""Child processes of the demo: started with little, watched, and ended in every ending.
+
+Each runs in a session of its own, so that Ctrl-C reaches the demo alone and it decides the order.
+A child that is told to end and does not is killed; one that ends by itself ends the demo, which
+says which and what it complained about last.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import trio
+
+LINE_BYTES_MAX = 64 * 1024
+COMPLAINTS_MAX = 12
+COMMAND_SECONDS = 60.0
+LAST_WORDS_SECONDS = 1.0
+KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PYTHONPATH")
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the text says why, with a child's last words where there are some."""
+
+
+@attrs.define(kw_only=True, eq=False)
+class Child:
+    """A program of the demo; `complaints` are its last lines on stderr."""
+
+    name: str
+    process: trio.Process
+    patience_seconds: float
+    complaints: deque[str] = attrs.field(factory=lambda: deque(maxlen=COMPLAINTS_MAX))
+
+
+def muster(*arguments: str) -> list[str]:
+    """The arguments of a muster command as a process; -P keeps the folder we stand in out of it."""
+    return [sys.executable, "-P", "-m", "muster", *arguments]
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """What a child gets to see: what any program needs, and the settings it is given."""
+    return {name: os.environ[name] for name in KEPT if name in os.environ} | dict(settings)
+
+
+@asynccontextmanager
+async def running(
+    name: str,
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    heard: Callable[[str], None],
+    patience_seconds: float,
+) -> AsyncIterator[Child]:
+    """Run a program as long as the block lasts; each line of its stdout goes to `heard`.
+
+    The block is cancelled, and DemoError raised, when the program ends by itself. At the end of
+    the block it gets SIGTERM, and SIGKILL after `patience_seconds`.
+    """
+    process = await trio.lowlevel.open_process(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environ,
+        start_new_session=True,
+    )
+    child = Child(name=name, process=process, patience_seconds=patience_seconds)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_listen, process.stdout, heard)
+            nursery.start_soon(_watch, child)
+            yield child
+            nursery.cancel_scope.cancel()
+    finally:
+        with trio.CancelScope(shield=True):
+            await _end(child)
+
+
+async def run(command: Sequence[str], environ: Mapping[str, str], *, stdin: bytes = b"") -> Any:
+    """Run a muster command with --json to its end and read its document; DemoError if it fails."""
+    with trio.move_on_after(COMMAND_SECONDS):
+        done = await trio.run_process(
+            command,
+            stdin=stdin,
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            env=environ,
+            start_new_session=True,
+        )
+        if done.returncode != 0:
+            words = done.stderr.decode(errors="replace").strip()
+            raise CommandError(f"`{_shown(command)}` exited {done.returncode}: {words}", done)
+        return json.loads(done.stdout)
+    raise DemoError(f"`{_shown(command)}` did not end within {COMMAND_SECONDS:g} s")
+
+
+class CommandError(DemoError):
+    """A command said no; `code` is its exit code."""
+
+    def __init__(self, sentence: str, done: "subprocess.CompletedProcess[bytes]") -> None:
+        super().__init__(sentence)
+        self.code = done.returncode
+
+
+def _shown(command: Sequence[str]) -> str:
+    return " ".join(["muster", *command[command.index("muster") + 1 :]])
+
+
+async def _watch(child: Child) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_listen, child.process.stderr, child.complaints.append)
+        code = await child.process.wait()
+        # Its last words may still be in the pipe; who inherited the pipe is not waited for.
+        nursery.cancel_scope.deadline = trio.current_time() + LAST_WORDS_SECONDS
+    words = "".join(f"\n  {line}" for line in child.complaints)
+    raise DemoError(f"the {child.name} ended by itself with exit code {code}{words}")
+
+
+async def _listen(stream: trio.abc.ReceiveStream | None, heard: Callable[[str], None]) -> None:
+    assert stream is not None
+    line = bytearray()
+    async for chunk in stream:
+        line += chunk
+        *whole, rest = line.split(b"\n")
+        for each in whole:
+            heard(each.decode(errors="replace"))
+        line = rest[:LINE_BYTES_MAX]
+
+
+async def _end(child: Child) -> None:
+    process = child.process
+    if process.returncode is None:
+        process.terminate()
+    async with trio.open_nursery() as nursery:
+        # Read on meanwhile: a child that cannot write its last words cannot end.
+        nursery.start_soon(_listen, process.stdout, lambda _line: None)
+        nursery.start_soon(_listen, process.stderr, child.complaints.append)
+        with trio.move_on_after(child.patience_seconds):
+            await process.wait()
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        nursery.cancel_scope.cancel()
+    for stream in (process.stdout, process.stderr):
+        assert stream is not None
+        await stream.aclose()

@@ -1,0 +1,228 @@
+"""Plays the demo: server, chief and mail plugin as children, and a person or a stand-in for one."""
+
+import json
+import shlex
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from muster.clients.demo.children import DemoError, muster, run, running
+from muster.clients.demo.report import Document, Seen, is_settled, of_mail, read_reply
+from muster.clients.demo.stage import OWNER, Stage, choose_bind, introduce, set_out
+
+READY_SECONDS = 90.0  # a first start makes the database
+CONNECT_SECONDS = 30.0
+ONCE_SECONDS = 120.0
+LOOK_SECONDS = 0.5
+LISTED_MAX = "500"
+SERVER_PATIENCE_SECONDS = 30.0
+CLIENT_PATIENCE_SECONDS = 10.0
+DRAIN = "2s"
+
+Say = Callable[[str], None]
+
+
+@attrs.define(kw_only=True, eq=False)
+class Show:
+    """A demo that runs: where it is, and what its chief has done so far."""
+
+    stage: Stage
+    url: str
+    turns: trio.MemoryReceiveChannel[str]
+
+
+@attrs.define(eq=False)
+class _Ears:
+    """Hears the JSON lines of a child: passes them on, sets the event of the one awaited."""
+
+    awaited: str
+    take: Callable[[Mapping[str, Any]], None]
+    came: trio.Event = attrs.field(factory=trio.Event)
+    first: Mapping[str, Any] = attrs.field(factory=dict)
+
+    def __call__(self, line: str) -> None:
+        try:
+            event = json.loads(line)
+        except json.JSONDecodeError:
+            return
+        if event.get("event") == self.awaited and not self.came.is_set():
+            self.first = event
+            self.came.set()
+        self.take(event)
+
+    async def wait(self, seconds: float, told: str) -> Mapping[str, Any]:
+        with trio.move_on_after(seconds):
+            await self.came.wait()
+            return self.first
+        raise DemoError(f"{told} within {seconds:g} s")
+
+
+@asynccontextmanager
+async def showing(folder: Path, environ: Mapping[str, str], say: Say) -> AsyncIterator[Show]:
+    """Set out the stage in `folder` and run server, chief and mail plugin while the block lasts."""
+    stage = set_out(folder)
+    send, turns = trio.open_memory_channel[str](1000)
+
+    def take(event: Mapping[str, Any]) -> None:
+        if event["event"] in {"turn.done", "turn.failed"}:
+            # Nobody reads when nobody watches: what does not fit is not missed.
+            try:
+                send.send_nowait(str(event["text"]).partition(": ")[0])
+            except trio.WouldBlock:
+                return
+
+    ready, connected = _Ears("ready", lambda _event: None), _Ears("connected", take)
+    settings = {"MUSTER_BIND": await choose_bind(environ), "MUSTER_PLUGINS": "1"}
+    server = stage.environment(**settings, MUSTER_DRAIN=DRAIN, MUSTER_LOG="warning")
+    say("starting the server (the first time it makes a database)")
+    async with running(
+        "server", muster("serve"), server, heard=ready, patience_seconds=SERVER_PATIENCE_SECONDS
+    ):
+        url = str((await ready.wait(READY_SECONDS, "the server was not ready"))["url"])
+        say(f"adding the account {OWNER}, a mail plugin and a chief")
+        await introduce(stage)
+        say("starting the chief and the mail plugin")
+        async with (
+            running(
+                "agent",
+                _agent(stage, url),
+                stage.environment(),
+                heard=connected,
+                patience_seconds=CLIENT_PATIENCE_SECONDS,
+            ),
+        ):
+            await connected.wait(CONNECT_SECONDS, "the chief was not connected")
+            async with running(
+                "mail plugin",
+                _mail(stage, url),
+                stage.environment(),
+                heard=lambda _line: None,
+                patience_seconds=CLIENT_PATIENCE_SECONDS,
+            ):
+                yield Show(stage=stage, url=url, turns=turns)
+
+
+def _agent(stage: Stage, url: str) -> list[str]:
+    script = ("--backend", "script", "--script", str(stage.script))
+    token = ("--token-file", str(stage.token("helper")))
+    return muster("agent", "run", *script, "--url", url, *token, "--json")
+
+
+def _mail(stage: Stage, url: str) -> list[str]:
+    folders = ("--maildir", str(stage.inbox), "--outbox", str(stage.outbox))
+    token = ("--state", str(stage.state), "--token-file", str(stage.token("mail")))
+    return muster("mail", *folders, "--url", url, *token)
+
+
+async def play_once(folder: Path, environ: Mapping[str, str], say: Say) -> dict[str, Any]:
+    """Do the loop without a person and tell what became of each mail (within 120 s)."""
+    began = trio.current_time()
+    async with showing(folder, environ, say) as show:
+        with trio.move_on_after(ONCE_SECONDS):
+            await _decide_all(show, say)
+        seen = await _look(show.stage)
+        told = [of_mail(mail, seen) for mail in show.stage.mails]
+        url = show.url
+    return {
+        "ok": all(each["ok"] for each in told),
+        "url": url,
+        "data_dir": str(show.stage.data),
+        "seconds": round(trio.current_time() - began, 3),
+        "messages": told,
+    }
+
+
+async def _decide_all(show: Show, say: Say) -> None:
+    """Approve each draft, by the digest of what was read, until every mail is settled."""
+    owner = ("--owner", OWNER, "--json")
+    environ = show.stage.environment()
+    while True:
+        seen = await _look(show.stage)
+        if all(is_settled(mail, seen) for mail in show.stage.mails):
+            return
+        for draft in seen.drafts:
+            if draft["state"] == "pending":
+                number = str(draft["draft_id"])
+                read = await run(muster("drafts", "show", number, *owner), environ)
+                digest = ("--sha256", read["body_sha256"])
+                await run(muster("drafts", "approve", number, *digest, *owner), environ)
+                say(f"draft {number} is approved")
+        await trio.sleep(LOOK_SECONDS)
+
+
+async def _look(stage: Stage) -> Seen:
+    async def listed(*command: str) -> list[Document]:
+        arguments = (*command, "--owner", OWNER, "--limit", LISTED_MAX, "--json")
+        documents: list[Document] = await run(muster(*arguments), stage.environment())
+        return documents
+
+    return Seen(
+        messages=await listed("messages", "list"),
+        drafts=await listed("drafts", "list"),
+        audit=await listed("audit"),
+        replies=[read_reply(path) for path in outbox_files(stage)],
+    )
+
+
+def outbox_files(stage: Stage) -> list[Path]:
+    """The replies that lie in the outbox, by name."""
+    return sorted(path for name in ("new", "cur") for path in (stage.outbox / name).glob("[!.]*"))
+
+
+async def play(folder: Path, environ: Mapping[str, str], say: Say, *, kept: bool) -> None:
+    """Run the demo for a person, who decides, until cancelled."""
+    async with showing(folder, environ, say) as show:
+        say(_invitation(show, kept=kept))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_tell_turns, show, say)
+            nursery.start_soon(_tell_sent, show, say)
+
+
+async def _tell_turns(show: Show, say: Say) -> None:
+    async for told in show.turns:
+        say(f"the chief: {told}")
+
+
+async def _tell_sent(show: Show, say: Say) -> None:
+    known: set[Path] = set()
+    while True:
+        for path in outbox_files(show.stage):
+            if path not in known:
+                known.add(path)
+                say(f"sent: {path}")
+        await trio.sleep(LOOK_SECONDS)
+
+
+def _invitation(show: Show, *, kept: bool) -> str:
+    stage = show.stage
+    prefix = f"MUSTER_DATA_DIR={shlex.quote(str(stage.data))} {shown_command()} drafts"
+    fate = (
+        "it stays when the demo ends" if kept else "removed when the demo ends (--data-dir keeps)"
+    )
+    return f"""
+A muster of your own runs at {show.url}, in {stage.folder} ({fate}).
+{len(stage.mails)} mails lie in {stage.inbox}. The plugin brings them in, the chief reads
+each and drafts replies, and nothing leaves before you say so. In another terminal:
+
+  {prefix} list --owner {OWNER}
+      the replies that wait for your word
+  {prefix} show 1 --owner {OWNER}
+      one of them whole, beside the mail that it answers
+  {prefix} approve 1 --owner {OWNER}
+      it is sent, once: a line appears here, and a mail in {stage.outbox}
+
+Ctrl-C ends the demo.
+"""
+
+
+def shown_command() -> str:
+    """How this muster was called, for a person to call it again."""
+    called = Path(sys.argv[0])
+    if called.stem == "muster":
+        return shlex.quote(sys.argv[0])
+    return f"{shlex.quote(sys.executable)} -m muster"

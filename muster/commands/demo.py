@@ -1,0 +1,129 @@
+"""`muster demo`: the whole loop on a few mails, in a muster of its own."""
+
+import functools
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muster.commands.exits import Exit
+from muster.commands.output import print_json, print_table
+from muster.errors import MusterError
+
+if TYPE_CHECKING:
+    import trio
+
+R = TypeVar("R")
+
+
+@click.command("demo")
+@click.option("--once", is_flag=True, help="Do the loop without a person, report, and end.")
+@click.option("--json", "as_json", is_flag=True, help="With --once: report as one JSON document.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Use this folder and keep it.")
+def demo(*, once: bool, as_json: bool, data_dir: Path | None) -> int:
+    """See the whole loop on a few sample mails.
+
+    Starts a muster of its own: an embedded database, the server, a chief that follows a script of
+    rules, and the mail plugin. You approve what may leave. Nothing is sent anywhere: replies are
+    written to a folder. All of it ends with the demo, and so does its folder without --data-dir.
+
+    --once approves everything itself; it exits 0 only if each mail ended as its kind should.
+    """
+    if as_json and not once:
+        raise click.UsageError("--json goes with --once.")
+
+    from muster.clients.demo.program import play, play_once
+
+    say = functools.partial(click.echo, err=once)
+    with _folder(data_dir) as folder:
+        if not once:
+            _run(functools.partial(play, folder, os.environ, say, kept=data_dir is not None))
+            return Exit.OK
+        told = _run(functools.partial(play_once, folder, os.environ, say))
+    if told is None:
+        return Exit.INTERRUPTED
+    _print(told, as_json=as_json)
+    return Exit.OK if told["ok"] else Exit.FAILED
+
+
+@contextmanager
+def _folder(data_dir: Path | None) -> Iterator[Path]:
+    if data_dir is not None:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield data_dir.resolve()
+        return
+    folder = Path(tempfile.mkdtemp(prefix="muster-demo-")).resolve()
+    try:
+        yield folder
+    finally:
+        _remove_database(folder / "muster")
+        shutil.rmtree(folder)
+
+
+def _remove_database(data_dir: Path) -> None:
+    # As root the embedded database lives elsewhere, where the user that runs it can reach it.
+    from muster.pg.places import POINTER, find_places
+
+    if (data_dir / POINTER).exists():
+        shutil.rmtree(find_places(data_dir).home)
+
+
+def _run(work: Callable[[], Awaitable[R]]) -> R | None:
+    """Run until done (its result) or until Ctrl-C, SIGTERM or a hang-up (None)."""
+    import trio
+
+    from muster.clients.demo.children import DemoError
+
+    async def until_stopped() -> R | None:
+        result: R | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_stop_on_signal, nursery.cancel_scope)
+            result = await work()
+            nursery.cancel_scope.cancel()
+        return result
+
+    try:
+        return trio.run(until_stopped)
+    except BaseExceptionGroup as group:
+        found, rest = group.split(DemoError)
+        if found is None or rest is not None:
+            raise
+        leaf: BaseException = found
+        while isinstance(leaf, BaseExceptionGroup):
+            leaf = leaf.exceptions[0]
+        raise MusterError(str(leaf)) from None
+
+
+async def _stop_on_signal(whole: "trio.CancelScope") -> None:
+    import trio
+
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as stops:
+        await anext(aiter(stops))
+    whole.cancel()
+
+
+def _print(told: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(told)
+        return
+    print_table(
+        ("Mail", "Kind", "Message", "Draft", "Outbox", "Well"),
+        [
+            (
+                each["file"],
+                each["kind"],
+                each.get("state") or "-",
+                (each.get("draft") or {}).get("state", "-"),
+                each.get("outbox_file") or "-",
+                "yes" if each["ok"] else "; ".join(each["problems"]),
+            )
+            for each in told["messages"]
+        ],
+        empty="There were no mails.",
+    )
