@@ -1,7 +1,7 @@
-"""One client's TCP stream in the shape that Hypercorn wants, with the limits it lacks.
+"""One client's TCP stream, with a bound on every wait for that client.
 
-- Every write has a deadline. Hypercorn shields its writes from cancellation, so the deadline is a
-  scope inside that shield; a reader that never reads is dropped by it.
+- Every write has a deadline. Writes are shielded from cancellation, so that none is half done; the
+  deadline is a scope inside that shield, and drops a client that never reads.
 - A close is first only the end of our side. Closing a socket in whose buffer bytes of the client
   wait makes the kernel send a reset, which can destroy the answer on its way (a 413 before the
   whole body was sent is the usual case). So `linger` reads on for a short, bounded while.
@@ -110,13 +110,6 @@ class Line:
         self._read_deadline = deadline
         if self._read_scope is not None:
             self._read_scope.deadline = deadline
-
-    async def send_eof(self) -> None:
-        """Do nothing: `aclose` ends our side, and at once."""
-
-    async def aclose(self) -> None:
-        """Do as `hang_up`, which never waits."""
-        self.hang_up()
 
     def hang_up(self) -> None:
         """End our side, after the write in progress; no further one begins.

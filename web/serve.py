@@ -1,7 +1,8 @@
 """The accept loop: one child a connection, and no client can end or delay another.
 
 Hypercorn's own `serve` ends with the first connection that raises, and waits for ever for a peer
-that does not read. So the loop is ours and only the protocol is Hypercorn's (`web.wire`).
+that does not read. So the loop is ours (as are `web.connection`, `web.line` and `web.handlers`)
+and only the protocol is Hypercorn's, mended in `web.wire`.
 
     accepting  --shutdown-->  grace  --empty, or grace_seconds-->  aborted  -->  over
 
@@ -18,9 +19,9 @@ from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
 from web.asgi import ASGIApp
+from web.connection import Connection
 from web.handlers import ReportCrash, sole
 from web.line import Counts, Limits, Line
-from web.wire import Connection
 
 BACKLOG = 1024
 PAUSE_SECONDS = 0.1

@@ -8,10 +8,9 @@ Hypercorn 0.18 (tests/web pins each of these):
   for the handshake.
 - blocks in handing "the client has left" to a handler whose queue is full, and then for ever
   (mended in `web.handlers`).
-- keeps an idle connection's tasks for the whole keep-alive time after the client has left. Here
-  the idle time is a deadline of the read, without a task.
-- loses bytes, or the idle timer, when a handler is cancelled in its last send, and then goes silent
-  on a kept connection. Here a send is whole or not begun.
+- keeps an idle connection's tasks for the whole keep-alive time after the client has left, and
+  loses bytes, or the idle timer, when a handler is cancelled in its last send, and then goes silent
+  on a kept connection (mended in `web.connection`).
 - writes a head, a body and nothing in three writes. Here a head waits for its first bytes of body,
   as ASGI asks, so that most answers are one write.
 - drops what a handler sends to a WebSocket that has ended, so a send loop never learns of it.
@@ -21,31 +20,25 @@ Hypercorn 0.18 (tests/web pins each of these):
 - answers a malformed head without a word. Here every refusal is JSON.
 """
 
-import math
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import h11
 import trio
-from hypercorn.config import Config
 from hypercorn.events import Closed, RawData, Updated
 from hypercorn.events import Event as WireEvent
 from hypercorn.protocol.events import Body, Data, EndBody, Event, Request, StreamClosed
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import ASGIWebsocketState, WSStream
-from hypercorn.trio.tcp_server import MAX_RECV, TCPServer
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ConnectionState, H11SendableEvent
-from hypercorn.utils import parse_socket_addr
+from hypercorn.typing import H11SendableEvent
 from wsproto.events import CloseConnection
 from wsproto.events import Event as FrameEvent
 from wsproto.frame_protocol import CloseReason
 
-from web.asgi import ASGIApp, PeerGone
+from web.asgi import PeerGone
 from web.errors import error_body, error_headers
-from web.handlers import Handlers, ReportCrash
-from web.line import Limits, Line
+from web.line import Line
 
 REFUSALS = {
     400: ("malformed_request", "The request is not valid HTTP."),
@@ -55,7 +48,7 @@ REFUSALS = {
 }
 
 
-class _Refusal(Exception):
+class Refusal(Exception):
     """The request is refused before any handler saw it."""
 
     def __init__(self, status: int) -> None:
@@ -90,7 +83,7 @@ class _Websocket(WSStream):
     async def handle(self, event: Event) -> None:
         if isinstance(event, Request):
             if not _is_sound_handshake(event):
-                raise _Refusal(400)
+                raise Refusal(400)
             plain = [item for item in event.headers if item[0] != b"sec-websocket-extensions"]
             event = Request(
                 stream_id=event.stream_id,
@@ -123,7 +116,7 @@ class _Websocket(WSStream):
             await self.send(StreamClosed(stream_id=self.stream_id))
 
 
-class _Http1(H11Protocol):
+class Http1(H11Protocol):
     """HTTP/1.1 as the only protocol, with refusals that say what was wrong."""
 
     def __init__(self, line: Line, *args: Any) -> None:
@@ -148,9 +141,10 @@ class _Http1(H11Protocol):
         return True
 
     async def handle(self, event: WireEvent) -> None:
+        """Take bytes or the end of the line; what is refused here is answered here."""
         try:
             await super().handle(event)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             await self.refuse(refusal.status)
 
     async def refuse(self, status: int) -> None:
@@ -212,7 +206,7 @@ class _Http1(H11Protocol):
 
     async def _check_protocol(self, event: h11.Request) -> None:
         if event.http_version not in {b"1.0", b"1.1"}:
-            raise _Refusal(505)
+            raise Refusal(505)
 
     async def _create_stream(self, request: h11.Request) -> None:
         target = _origin_form(request.target)
@@ -257,105 +251,6 @@ class _Http1(H11Protocol):
         await self.send(RawData(b"".join(self.connection.send(event) for event in events)))
 
 
-class Connection(TCPServer):
-    """One client from its first byte to its last."""
-
-    protocol: _Http1  # type: ignore[assignment]
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        config: Config,
-        context: WorkerContext,
-        line: Line,
-        *,
-        limits: Limits,
-        report: ReportCrash,
-    ) -> None:
-        super().__init__(cast("Any", app), config, context, cast("Any", {}), cast("Any", line))
-        self._line = line
-        self._limits = limits
-        self._report = report
-        self._head_began = math.inf
-        self._heads_seen = 0
-        self._idle_since = trio.current_time()
-
-    async def run(self) -> None:
-        """Serve until the client or the line ends; OSErrors of the socket end it quietly."""
-        sock = self._line.socket
-        client = parse_socket_addr(sock.family, sock.getpeername())
-        server = parse_socket_addr(sock.family, sock.getsockname())
-        async with Handlers(self._line, self._report) as handlers:
-            self._task_group = handlers
-            self.protocol = _Http1(
-                self._line,
-                self.app,
-                self.config,
-                self.context,
-                handlers,
-                ConnectionState(cast("Any", {})),
-                False,  # no TLS
-                client,
-                server,
-                self.protocol_send,
-            )
-            await self._read_data()
-
-    async def protocol_send(self, event: WireEvent) -> None:
-        """Write bytes, close, or note that the connection is idle or busy, in one piece.
-
-        Shielded, because a handler is cancelled in here as a matter of course: Quart-Trio ends its
-        own as soon as the request is over. Half of this would lose bytes that the parser counts as
-        sent. Each wait has a bound (`Line`).
-        """
-        if isinstance(event, Updated):
-            self._line.idle = event.idle
-            self._idle_since = trio.current_time()
-            self._line.expect_bytes_until(self._read_deadline())
-        elif isinstance(event, Closed):
-            if not self._line.closing:
-                self._line.wants_linger = self.protocol.may_still_send
-                self._line.hang_up()
-            await self.protocol.handle(Closed())
-        elif isinstance(event, RawData):
-            try:
-                with trio.CancelScope(shield=True):
-                    async with self.send_lock:
-                        await self._line.send_all(event.data)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                await self.protocol.handle(Closed())
-
-    async def _read_data(self) -> None:
-        while True:
-            self._line.expect_bytes_until(self._read_deadline())
-            try:
-                data = await self._line.receive_some(MAX_RECV)
-            except (trio.ClosedResourceError, trio.BrokenResourceError):
-                break
-            except trio.TooSlowError:
-                if self.protocol.awaits_head:
-                    await self.protocol.refuse(408)
-                self._line.hang_up()
-                break
-            await self.protocol.handle(RawData(data))
-            if not data:
-                break
-        await self.protocol.handle(Closed())
-
-    def _read_deadline(self) -> float:
-        """Return when the next bytes must be here: for a head that has begun, or an idle client.
-
-        There is none while a handler is at work; a body's time is `web.body_reader`'s.
-        """
-        if not self.protocol.awaits_head:
-            self._head_began = math.inf
-        elif self._head_began is math.inf or self._heads_seen != self.protocol.keep_alive_requests:
-            self._heads_seen = self.protocol.keep_alive_requests
-            self._head_began = trio.current_time()
-        idle_until = self._idle_since + self._limits.idle_seconds if self._line.idle else math.inf
-        return min(self._head_began + self._limits.head_seconds, idle_until)
-
-
 def _wants_websocket(request: h11.Request) -> bool:
     headers = dict(request.headers)
     tokens = headers.get(b"connection", b"").lower().split(b",")
@@ -390,16 +285,16 @@ def _origin_form(target: bytes) -> bytes:
         try:
             parts = urlsplit(target)
         except ValueError:
-            raise _Refusal(400) from None
+            raise Refusal(400) from None
         target = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
     if not target.startswith(b"/"):
-        raise _Refusal(400)
+        raise Refusal(400)
     if b"%" in target:
         plain = unquote_to_bytes(target)
         try:
             plain.decode()
         except UnicodeDecodeError:
-            raise _Refusal(400) from None
+            raise Refusal(400) from None
         if b"\0" in plain:
-            raise _Refusal(400)
+            raise Refusal(400)
     return target

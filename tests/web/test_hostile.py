@@ -183,6 +183,29 @@ async def _socket_message_over_the_limit(floor: Floor) -> None:
     client.leave()
 
 
+async def _socket_message_without_end(floor: Floor) -> None:
+    """The first fragments are over the limit; the client answers no close and sends on."""
+    client = await _shaken(floor)
+    fragment = b"\xfe" + (60_000).to_bytes(2, "big") + b"\0\0\0\0" + b"y" * 60_000
+    await client.send(b"\x01" + fragment)
+    with trio.fail_after(5):
+        try:
+            while True:
+                await client.send(b"\x00" + fragment)
+        except trio.BrokenResourceError:
+            client.leave()
+
+
+async def _compressed_socket(floor: Floor) -> None:
+    client = await floor.open()
+    offer = b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+    await client.send(HANDSHAKE + offer)
+    with trio.fail_after(5):
+        answer = bytes(await client.stream.receive_some())
+    assert answer.startswith(b"HTTP/1.1 101")
+    assert b"deflate" not in answer
+
+
 async def _socket_half_closed(floor: Floor) -> None:
     client = await _shaken(floor)
     await client.half_close()
@@ -250,6 +273,8 @@ ATTACKS: dict[str, Attack] = {
     "body far over the cap": _body_far_over_the_cap,
     "chunks over the cap": _chunks_over_the_cap,
     "message over the limit": _socket_message_over_the_limit,
+    "message without an end": _socket_message_without_end,
+    "compressed socket": _compressed_socket,
     "length that is no number": _bytes(POST + b"Content-Length: -5\r\n\r\n", b"HTTP/1.1 400"),
     "length of 30 digits": _bytes(
         POST + b"Content-Length: %b\r\n\r\n" % (b"9" * 30), b"HTTP/1.1 4"
