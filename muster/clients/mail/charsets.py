@@ -35,14 +35,14 @@ LINE_BREAKS_AND_TABS = re.compile("[\t\n\v\f\r\x85\u2028\u2029]+[ ]*")
 def decode_text(raw: bytes, label: str | None) -> tuple[str, bool]:
     """The text of `raw` by the charset `label`, and whether it was read without a doubt.
 
-    Tried in order: the label, UTF-8, and then the label (or Windows-1252) with U+FFFD for what
-    it has no character for.
+    Tried in order: the label, UTF-8 (which other charsets hardly ever look like), and then the
+    label (or Windows-1252) with U+FFFD for what it has no character for.
     """
     codec = _codec(label) if label else None
     for name in (codec, "utf-8"):
         if name is not None:
             try:
-                return raw.decode(SUPERSETS.get(name, name)), name == codec or raw.isascii()
+                return raw.decode(SUPERSETS.get(name, name)), True
             except ValueError:
                 continue
     try:

@@ -8,6 +8,7 @@ loses its layout, never its words.
 import re
 from collections import Counter
 from html import unescape
+from textwrap import dedent
 
 import inscriptis
 import nh3
@@ -42,7 +43,7 @@ def html_to_text(html: str) -> tuple[str, bool]:
     text = "" if _nests_too_deep(html) else _laid_out(html)
     if not text.strip():
         text = unescape(ANY_TAG.sub("", BREAKING_TAG.sub("\n", html)))
-    return BLANK_LINES.sub("\n\n", text), whole
+    return BLANK_LINES.sub("\n\n", dedent(text)), whole
 
 
 def _laid_out(html: str) -> str:

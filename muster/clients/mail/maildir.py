@@ -62,17 +62,19 @@ def list_mail(maildir: Path) -> Iterator[MailFile]:
     for key, entry in sorted(found.items()):
         if key.startswith("."):
             continue
+        name = os.fsencode(key).decode("utf-8", "backslashreplace")
+        path = Path(entry.path)
         try:
             status = entry.stat()
         except FileNotFoundError:
             continue
+        except OSError:
+            # Listed all the same: the reading will say what is wrong with it.
+            yield MailFile(key=name, path=path, size_bytes=0, changed_ns=0)
+            continue
         if stat.S_ISREG(status.st_mode):
-            yield MailFile(
-                key=os.fsencode(key).decode("utf-8", "backslashreplace"),
-                path=Path(entry.path),
-                size_bytes=status.st_size,
-                changed_ns=status.st_mtime_ns,
-            )
+            size_bytes, changed_ns = status.st_size, status.st_mtime_ns
+            yield MailFile(key=name, path=path, size_bytes=size_bytes, changed_ns=changed_ns)
 
 
 def read_mail(path: Path) -> RawMail | None:

@@ -80,14 +80,18 @@ def _collect(part: Message, parts: Parts, *, depth: int) -> None:
 
 def _collect_best(children: Sequence[Message], parts: Parts, *, depth: int) -> None:
     best: Parts | None = None
+    unread: list[str] = []
     for child in children:
         one = Parts(count=parts.count)
         _collect(child, one, depth=depth + 1)
         parts.count = one.count
         parts.attachments.extend(one.attachments)
+        unread.extend(one.notes)
         if one.says_something() and (best is None or best.is_html):
             best = one
-    if best is not None:
+    if best is None:
+        parts.notes.extend(unread)
+    else:
         parts.texts.extend(best.texts)
         parts.notes.extend(best.notes)
         parts.is_html = parts.is_html or best.is_html
