@@ -132,6 +132,7 @@ _KNOWN_NAMES = frozenset(_BY_NAME) | {
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])")
 _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_KEYWORDS = re.compile(r"[a-z_]+ *=")
 _BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -293,7 +294,10 @@ def _public_url(text: str) -> str:
 
 
 def _database_url(text: str) -> str:
-    # The value holds a password: it appears in no fault.
+    # The value holds a password: it appears in no fault. PostgreSQL's other spelling of an address
+    # (host=… dbname=…) is taken too.
+    if _KEYWORDS.match(text):
+        return text
     try:
         parts = urlsplit(text)
         well_formed = parts.port is None or parts.port > 0

@@ -119,6 +119,12 @@ def test_no_fault_shows_a_secret() -> None:
     assert "hunter2" not in repr(config)
 
 
+def test_a_database_may_be_named_by_keywords() -> None:
+    """PostgreSQL's other spelling of an address is taken as it is."""
+    text = "host=/run/postgresql dbname=muster"
+    assert Config.from_environ({"MUSTER_DATABASE_URL": text}).database_url == text
+
+
 def test_the_app_url_needs_the_other() -> None:
     """An application login without the database that muster migrates is a fault."""
     faults = faults_of({"MUSTER_DATABASE_APP_URL": "postgres://app@db/x"})

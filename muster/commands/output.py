@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import click
 
 _WIDTH_WITHOUT_TERMINAL = 200
-_TAB_CELLS = 4
+_TAB_SHOWN = "    "
 
 
 def print_json(document: Mapping[str, object] | Sequence[Mapping[str, object]]) -> None:
@@ -57,8 +57,8 @@ def _letter(letter: str) -> str:
 
 def print_quoted(text: str) -> None:
     """Print outside text of many lines behind a bar, which no text can get in front of."""
-    for line in text.replace("\r\n", "\n").split("\n"):
-        click.echo(f"  | {shown(line.expandtabs(_TAB_CELLS))}")
+    for line in text.replace("\r\n", "\n").replace("\t", _TAB_SHOWN).split("\n"):
+        click.echo(f"  | {shown(line)}")
 
 
 def print_heading(text: str) -> None:

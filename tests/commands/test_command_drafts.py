@@ -1,0 +1,246 @@
+"""Messages and drafts by the real program: what is shown, and the owner's word."""
+
+import json
+import re
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from muster.drafts.operations import ClaimNext, claim_next
+from muster.messages.operations import Post, post
+from muster.pg.database import Database, open_database
+from muster.principals import Agent, Owner, Plugin
+from tests.support.builders import (
+    begin,
+    get_message,
+    make_chief,
+    make_draft,
+    make_message,
+    make_plugin,
+    move_message,
+)
+from tests.support.cluster import OwnDatabase
+from tests.support.program import Program, program_on
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]Ada[/bold]\u202e"
+LEASE_IS_OVER = timedelta(minutes=3)
+REPLY = "Thanks, noon works.\nSee you thére."
+
+
+@attrs.frozen(kw_only=True)
+class Desk:
+    """An owner's desk with one queued message, one delivered, and a draft that answers it."""
+
+    program: Program
+    app_url: str
+    owner: Owner
+    plugin: Plugin
+    chief: Agent
+    queued_id: int
+    message_id: int
+    draft_id: int
+
+    def claim(self) -> int | None:
+        """Let the plugin collect an approved reply."""
+
+        async def claim(db: Database) -> int | None:
+            claimed = await db.run(self.plugin, claim_next, ClaimNext())
+            return claimed.draft_id if claimed else None
+
+        async def run() -> int | None:
+            async with open_database(self.app_url, publish=lambda _hints: None) as db:
+                return await claim(db)
+
+        return trio.run(run)
+
+
+@pytest.fixture
+def desk(own_database: OwnDatabase, tmp_path: Path) -> Desk:
+    """Ada's desk."""
+    program = program_on(own_database, tmp_path)
+    owner = Owner(owner_id=program.add_user("ada")["user_id"], via="cli")
+
+    async def furnish() -> Desk:
+        async with open_database(own_database.app_url, publish=lambda _hints: None) as db:
+            plugin = await make_plugin(db, owner, "mail")
+            chief = await make_chief(db, owner, "helper")
+            hostile = Post(
+                external_id="queued-1", body=f"line one\n{HOSTILE}", sender=HOSTILE, no_reply=True
+            )
+            queued = await db.run(plugin, post, hostile)
+            message = await make_message(db, plugin, delivered_to=chief, external_id="msg-1")
+            draft = await make_draft(db, chief, message, body=REPLY)
+            return Desk(
+                program=program,
+                app_url=own_database.app_url,
+                owner=owner,
+                plugin=plugin,
+                chief=chief,
+                queued_id=queued.id,
+                message_id=message.id,
+                draft_id=draft.id,
+            )
+
+    return trio.run(furnish)
+
+
+def test_messages_are_listed(desk: Desk) -> None:
+    """Messages are listed newest first, by state and by plugin."""
+    listing = ("messages", "list", "--owner", "ada", "--json")
+    rows = desk.program.run(*listing).document
+    assert [(row["message_id"], row["state"]) for row in rows] == [
+        (desk.message_id, "delivered"),
+        (desk.queued_id, "queued"),
+    ]
+    assert rows[0]["plugin"] == "mail"
+    assert rows[0]["external_id"] == "msg-1"
+    assert rows[0]["sender_verified"] is False
+    assert rows[0]["created_at"].endswith("Z")
+    assert "body" not in rows[0]
+    (queued,) = desk.program.run(*listing, "--state", "queued", "--plugin", "mail").document
+    assert queued["message_id"] == desk.queued_id
+    assert desk.program.run(*listing, "--state", "unconfirmed").document == []
+    assert len(desk.program.run(*listing, "--limit", "1").document) == 1
+    assert desk.program.run(*listing, "--plugin", "post").code == 3
+
+
+def test_one_message_is_shown(desk: Desk) -> None:
+    """A message is shown whole, its sender marked as unproven, and nothing of it paints."""
+    shown = desk.program.run("messages", "show", str(desk.queued_id), "--json").document
+    assert shown["body"] == f"line one\n{HOSTILE}"
+    assert shown["no_reply"] is True
+    for ended in (
+        desk.program.run("messages", "show", str(desk.queued_id)),
+        desk.program.run("messages", "list"),
+    ):
+        assert ended.code == 0
+        assert "UNVERIFIED" in ended.out
+        assert r"\x1b[2J\x1b]0;owned\x07[bold]Ada[/bold]\u202e" in ended.out
+        assert not set(ended.out) & {"\x1b", "\x07", "\u202e"}
+    assert desk.program.run("messages", "show", "999", "--json").refusal["code"] == "not_found"
+    assert desk.program.run("messages", "show", str(2**63)).code == 2
+
+
+def test_a_delivering_message_shows_its_age(desk: Desk) -> None:
+    """A message that a chief has in hand tells for how long."""
+
+    async def hand_over() -> None:
+        async with open_database(desk.app_url, publish=lambda _hints: None) as db:
+            command = begin(desk.chief)
+            await move_message(db, desk.queued_id, command, owner_id=desk.owner.owner_id)
+
+    trio.run(hand_over)
+    out = desk.program.run("messages", "show", str(desk.queued_id)).out
+    assert re.search(r"State +delivering for \d+ s\n", out)
+
+
+def test_drafts_are_listed_and_shown(desk: Desk) -> None:
+    """A draft shows the message it answers, the exact reply, its digest and what to type next."""
+    digest = sha256(REPLY.encode()).hexdigest()
+    (row,) = desk.program.run("drafts", "list", "--owner", "ada", "--json").document
+    assert (row["draft_id"], row["message_id"]) == (desk.draft_id, desk.message_id)
+    assert (row["state"], row["body"], row["body_sha256"]) == ("pending", REPLY, digest)
+    assert (row["message_external_id"], row["plugin"]) == ("msg-1", "mail")
+    assert desk.program.run("drafts", "list", "--state", "sent", "--json").document == []
+    shown = desk.program.run("drafts", "show", str(desk.draft_id), "--json").document
+    assert shown["message"]["body"] == "Does noon work?"
+    assert shown["earlier_unconfirmed"] == []
+    out = desk.program.run("drafts", "show", str(desk.draft_id), "--owner", "ada").out
+    assert "do not trust" in out
+    assert "  | Does noon work?\n" in out
+    assert "  | Thanks, noon works.\n  | See you thére.\n" in out
+    assert f"{len(REPLY)} characters" in out
+    assert f"muster drafts approve {desk.draft_id} --owner ada --sha256 {digest}\n" in out
+    assert "Thanks, noon works. See you" in desk.program.run("drafts", "list").out
+    assert desk.program.run("drafts", "show", "999", "--json").code == 3
+
+
+def test_a_draft_is_approved(desk: Desk) -> None:
+    """Approving takes the text that was read alone, once, and says by which door it was done."""
+    approve = ("drafts", "approve", str(desk.draft_id), "--owner", "ada", "--json")
+    other = desk.program.run(*approve, "--sha256", "0" * 64)
+    assert (other.code, other.refusal["code"]) == (4, "other_text")
+    digest = sha256(REPLY.encode()).hexdigest()
+    approved = desk.program.run(*approve, "--sha256", digest).document
+    assert approved["draft_id"] == desk.draft_id
+    assert (approved["state"], approved["decided_via"]) == ("approved", "cli")
+    assert approved["body_sha256"] == digest
+    again = desk.program.run(*approve)
+    assert (again.code, again.refusal["status"]) == (4, "approved")
+    (row,) = desk.program.run("audit", "--limit", "1", "--json").document
+    assert row["action"] == "plugin.draft.approved"
+    assert row["data"]["decided_via"] == "cli"
+    assert "drafts reject" in desk.program.run("drafts", "show", str(desk.draft_id)).out
+    assert desk.claim() == desk.draft_id
+    assert desk.program.run("drafts", "reject", str(desk.draft_id), "--json").code == 4
+    assert "is sending it" in desk.program.run("drafts", "show", str(desk.draft_id)).out
+
+
+def test_an_approval_is_taken_back(desk: Desk) -> None:
+    """A rejected draft is never sent, whether it was pending or approved before."""
+    assert desk.program.run("drafts", "approve", str(desk.draft_id)).code == 0
+    rejected = desk.program.run("drafts", "reject", str(desk.draft_id), "--json").document
+    assert (rejected["state"], rejected["decided_via"]) == ("rejected", "cli")
+    assert desk.claim() is None
+    assert desk.program.run("drafts", "approve", str(desk.draft_id)).code == 4
+    assert desk.program.run("drafts", "approve", "999").code == 3
+
+
+def test_decisions_can_be_switched_off(desk: Desk) -> None:
+    """With MUSTER_CLI_DECISIONS=0 nothing is decided by command line, and all is still shown."""
+    for verb in ("approve", "reject"):
+        ended = desk.program.run(
+            "drafts", verb, str(desk.draft_id), "--json", MUSTER_CLI_DECISIONS="0"
+        )
+        assert (ended.code, ended.refusal["code"]) == (4, "cli_decisions_off")
+    shown = desk.program.run(
+        "drafts", "show", str(desk.draft_id), "--json", MUSTER_CLI_DECISIONS="0"
+    )
+    assert shown.document["state"] == "pending"
+
+
+def test_another_owner_sees_nothing(desk: Desk) -> None:
+    """Bob can neither list, show nor decide what is Ada's."""
+    desk.program.add_user("bob")
+    bob = ("--owner", "bob", "--json")
+    assert desk.program.run("drafts", "list", *bob).document == []
+    assert desk.program.run("messages", "list", *bob).document == []
+    for arguments in (
+        ("drafts", "show", str(desk.draft_id)),
+        ("drafts", "approve", str(desk.draft_id)),
+        ("drafts", "reject", str(desk.draft_id)),
+        ("messages", "show", str(desk.message_id)),
+    ):
+        assert desk.program.run(*arguments, *bob).refusal["code"] == "not_found"
+
+
+def test_a_revoked_plugins_work_stands_still(desk: Desk) -> None:
+    """After a revocation the draft can't be approved, and all that came in is still listed."""
+    assert desk.program.run("plugin", "revoke", "mail").code == 0
+    ended = desk.program.run("drafts", "approve", str(desk.draft_id), "--json")
+    assert (ended.code, ended.refusal["code"]) == (4, "plugin_revoked")
+    rows = json.loads(desk.program.run("messages", "list", "--json").out)
+    assert [row["plugin"] for row in rows] == ["mail", "mail"]
+
+
+def test_an_earlier_reply_may_have_gone(desk: Desk) -> None:
+    """A new draft beside an unconfirmed one warns that the earlier may have been sent."""
+    desk.program.run("drafts", "approve", str(desk.draft_id))
+    assert desk.claim() == desk.draft_id
+
+    async def write_again() -> int:
+        async with open_database(desk.app_url, publish=lambda _hints: None) as db:
+            db.clock_offset += LEASE_IS_OVER
+            message = await get_message(db, desk.owner, desk.message_id)
+            return (await make_draft(db, desk.chief, message, body="Noon it is.")).id
+
+    second = trio.run(write_again)
+    shown = desk.program.run("drafts", "show", str(second), "--json").document
+    assert shown["earlier_unconfirmed"] == [desk.draft_id]
+    assert (
+        f"Careful: of draft {desk.draft_id}" in desk.program.run("drafts", "show", str(second)).out
+    )

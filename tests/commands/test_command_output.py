@@ -1,0 +1,80 @@
+"""What reaches a terminal: text from outside cannot move the cursor or hide anything."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.commands.output import age, print_json, print_quoted, print_table, shown, utc
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@given(st.text())
+def test_a_shown_line_is_harmless(text: str) -> None:
+    """Whatever the text, what is shown is one line of letters that show."""
+    assert shown(text).isprintable()
+
+
+def test_how_a_line_is_shown() -> None:
+    """Letters stay, other spaces become one, the rest shows as its escape."""
+    assert shown("Grüße, 世界 \U0001f600") == "Grüße, 世界 \U0001f600"
+    assert shown("a\u00a0b\tc") == "a b c"
+    assert shown("a\x1b[2Jb\r\nc") == r"a\x1b[2Jb\r\nc"
+    assert shown("a\u202eb\u200d\x9b") == r"a\u202eb\u200d\x9b"
+    assert shown(None) == "-"
+
+
+def test_no_line_gets_out_of_its_quote(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line of a quoted text stands behind its bar, whatever breaks the text has."""
+    print_quoted("one\ntwo\r\nthree\rfour\u2028five\x85six\tseven\n")
+    lines = capsys.readouterr().out.split("\n")
+    assert lines == [
+        "  | one",
+        "  | two",
+        r"  | three\rfour\u2028five\x85six    seven",
+        "  | ",
+        "",
+    ]
+
+
+def test_a_table_reads_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """Brackets and colons of outside text are letters, not styles, links or pictures."""
+    print_table(("A",), [("[red]x[/red] :smile: \x1b]8;;http://x\x1b\\y",)], empty="none")
+    out = capsys.readouterr().out
+    assert "[red]x[/red] :smile: " in out
+    assert "\x1b" not in out
+
+
+def test_an_empty_table_is_talk(capsys: pytest.CaptureFixture[str]) -> None:
+    """With nothing to list, stdout stays empty."""
+    print_table(("A",), [], empty="There is none.")
+    assert capsys.readouterr() == ("", "There is none.\n")
+
+
+def test_json_is_ascii_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A JSON document holds no letter that a terminal might act on."""
+    print_json([{"a": "é\x9b\u202e\n"}])
+    out = capsys.readouterr().out
+    assert out.isascii()
+    assert out.count("\n") == 1
+    assert json.loads(out) == [{"a": "é\x9b\u202e\n"}]
+
+
+def test_times_for_programs_are_utc() -> None:
+    """A time is RFC 3339 with a Z, wherever it was given."""
+    east = timezone(timedelta(hours=2))
+    assert utc(datetime(2026, 1, 2, 5, 4, 5, 6, tzinfo=east)) == "2026-01-02T03:04:05.000006Z"
+    assert utc(NOW) == "2026-01-02T03:04:05Z"
+    assert utc(None) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (7200, "2 h"), (86400, "1 d")],
+)
+def test_an_age_has_one_unit(seconds: int, told: str) -> None:
+    """An age is told in the largest unit that it fills."""
+    assert age(NOW, NOW + timedelta(seconds=seconds)) == told

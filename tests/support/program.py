@@ -1,0 +1,82 @@
+"""Runs the real `muster` program on a database of the test's own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.support.cluster import OwnDatabase
+
+TIMEOUT_SECONDS = 60
+
+
+@attrs.frozen(kw_only=True)
+class Ended:
+    """How a run of the program ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document of a run that went well."""
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+    @property
+    def refusal(self) -> dict[str, Any]:
+        """The one JSON line on stderr of a run that did not, and nothing on stdout."""
+        assert self.code != 0, self.out
+        assert self.out == ""
+        assert self.err.count("\n") == 1
+        told: dict[str, Any] = json.loads(self.err)
+        return told
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """The program with its environment."""
+
+    environ: dict[str, str]
+
+    def run(self, *arguments: str, stdin: str | bytes = "", **settings: str) -> Ended:
+        """Run one command to its end."""
+        done = subprocess.run(
+            [sys.executable, "-m", "muster", *arguments],
+            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+            env=self.environ | settings,
+        )
+        return Ended(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+
+    def add_user(self, name: str = "ada") -> dict[str, Any]:
+        """Open an account."""
+        added: dict[str, Any] = self.run(
+            *("user", "add", name, "--email", f"{name}@example.test"),
+            *("--password-stdin", "--json"),
+            stdin="correct horse\n",
+        ).document
+        return added
+
+
+def bare_program(home: Path) -> Program:
+    """The program with its home in `home` and no setting."""
+    return Program(
+        environ={"PATH": os.environ["PATH"], "HOME": str(home), "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+    )
+
+
+def program_on(database: OwnDatabase, home: Path) -> Program:
+    """The program on this database."""
+    urls = {
+        "MUSTER_DATABASE_URL": database.admin_url,
+        "MUSTER_DATABASE_APP_URL": database.app_url,
+    }
+    return attrs.evolve(bare_program(home), environ=bare_program(home).environ | urls)
