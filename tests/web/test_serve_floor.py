@@ -259,3 +259,23 @@ async def test_a_cancel_ends_it_in_the_middle_of_a_write() -> None:
         started = trio.current_time()
     assert trio.current_time() - started < 1.0
     client.leave()
+
+
+async def test_a_handler_cancelled_in_its_send_leaves_no_half_answer() -> None:
+    """What the parser counts as sent is sent, and the connection serves the next request."""
+    whole = b"x" * 8_000_000
+
+    async def hurried(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/healthz":
+            await raw_app(scope, receive, send)
+            return
+        with trio.CancelScope() as scope_of_send:
+            scope_of_send.cancel()
+            await answer(send, whole)
+
+    async with served(hurried) as floor:
+        client = await floor.open()
+        await client.send(PARK)
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        assert (await client.answer()).body == whole
+        assert await client.healthy()
