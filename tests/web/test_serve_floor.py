@@ -279,3 +279,16 @@ async def test_a_handler_cancelled_in_its_send_leaves_no_half_answer() -> None:
         await trio.testing.wait_all_tasks_blocked(0.02)
         assert (await client.answer()).body == whole
         assert await client.healthy()
+
+
+@pytest.mark.parametrize("kind", ["raw", "quart"])
+async def test_idle_connections_do_not_use_up_the_grace(kind: str) -> None:
+    """With nothing in hand the server is over at once, however many clients keep connections."""
+    app = capped(quart_app() if kind == "quart" else raw_app)
+    async with served(app, grace_seconds=5.0) as floor:
+        silent, used = await floor.open(), await floor.open()
+        assert await used.healthy()
+        floor.shutdown.set()
+        assert await silent.read_to_end() == b""
+        assert await used.read_to_end() == b""
+        await until(lambda: floor.counts.open == 0, 1.0)
