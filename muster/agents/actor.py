@@ -72,7 +72,9 @@ class AgentActor(Actor):
             return
         agent_id = self._gateway.agent.agent_id
         epoch = await self._db.run(self._principal, operations.find_epoch, agent_id)
-        if epoch != self._gateway.epoch:
+        if epoch is None:
+            self._end(Farewell.UNAUTHORIZED)
+        elif epoch != self._gateway.epoch:
             self._end(Farewell.SUPERSEDED)
 
     async def stopping(self) -> None:

@@ -33,6 +33,7 @@ class Waiter:
 
     plugin_id: int
     owner_id: int
+    deadline: float  # on Trio's clock: when its wait ends
     woken: bool = False  # since its last look
     doubted: bool = False  # its credential may have been withdrawn: knock again
     bell: trio.Event = attrs.field(factory=trio.Event)
@@ -60,9 +61,17 @@ class Waiters:
         return self._draining
 
     @contextmanager
-    def parked(self, principal: Plugin) -> Iterator[Waiter]:
-        """Hold a place in the plugin's queue."""
-        waiter = Waiter(plugin_id=principal.plugin_id, owner_id=principal.owner_id)
+    def parked(self, principal: Plugin, *, wait_seconds: float) -> Iterator[Waiter]:
+        """Hold a place in the plugin's queue; more than WAIT_SECONDS_MAX count as that.
+
+        Waits end up to 2% early, so that claims that began together do not return together.
+        """
+        wait = min(wait_seconds, WAIT_SECONDS_MAX) * (1 - random.random() * JITTER)  # noqa: S311
+        waiter = Waiter(
+            plugin_id=principal.plugin_id,
+            owner_id=principal.owner_id,
+            deadline=trio.current_time() + wait,
+        )
         queue = self._queues.setdefault(waiter.plugin_id, OrderedDict())
         queue[waiter] = None
         try:
@@ -73,6 +82,10 @@ class Waiters:
                 del self._queues[waiter.plugin_id]
             if waiter.woken:
                 self.wake(waiter.plugin_id)
+
+    def parked_for(self, plugin_id: int) -> tuple[Waiter, ...]:
+        """The claims of a plugin that are parked here, longest waiting first."""
+        return tuple(self._queues.get(plugin_id, ()))
 
     def plugin_ids(self) -> list[int]:
         """The plugins that have a claim parked here."""
@@ -125,11 +138,9 @@ async def claim(
     """Claim one approved reply of `principal`'s, waiting at most `wait_seconds` for one.
 
     `prove` raises Unauthorized once the credential is no longer good; it is asked whenever there is
-    doubt. Waits end up to 2% early, so that claims that began together do not return together.
+    doubt.
     """
-    wait = min(wait_seconds, WAIT_SECONDS_MAX) * (1 - random.random() * JITTER)  # noqa: S311
-    deadline = trio.current_time() + wait
-    with waiters.parked(principal) as waiter:
+    with waiters.parked(principal, wait_seconds=wait_seconds) as waiter:
         while True:
             waiter.begin_look()
             if waiter.doubted:
@@ -142,7 +153,7 @@ async def claim(
                 raise
             if claimed is not None or waiters.draining:
                 return claimed
-            with trio.move_on_at(deadline):
+            with trio.move_on_at(waiter.deadline):
                 await waiter.bell.wait()
             if not waiter.bell.is_set():
                 return None

@@ -16,8 +16,8 @@ from tests.support.waiting import dawdle, until
 
 
 @pytest.mark.rule(33, 211, 215, 216, 217, 223)
-async def test_a_stored_message_is_a_turn_at_once_and_its_end_is_recorded(desk: OpenDesk) -> None:
-    """A new message is handed to the connected chief as a turn, delivering before, delivered after."""
+async def test_a_stored_message_is_a_turn_at_once(desk: OpenDesk) -> None:
+    """A new message is the connected chief's turn: delivering before it, delivered after."""
     async with desk() as at, at.agent() as agent:
         welcome = await agent.next_frame("welcome")
         assert welcome["name"] == "helper"
@@ -50,7 +50,7 @@ async def test_a_plugin_has_one_conversation_named_after_its_label(desk: OpenDes
 
 
 @pytest.mark.rule(72, 220)
-async def test_without_a_chief_there_is_no_other_retry_than_a_claim(desk: OpenDesk) -> None:
+async def test_only_a_claim_retries_what_is_queued(desk: OpenDesk) -> None:
     """A message stored while the chief is away stays queued until a claim begins."""
     async with desk() as at:
         message_id = await at.post()
@@ -65,7 +65,7 @@ async def test_without_a_chief_there_is_no_other_retry_than_a_claim(desk: OpenDe
 
 
 @pytest.mark.rule(70, 71, 73, 74)
-async def test_a_claim_hands_over_the_queue_oldest_first_and_does_not_wait_for_it(desk: OpenDesk) -> None:
+async def test_a_claim_hands_over_the_queue_oldest_first(desk: OpenDesk) -> None:
     """A claim answers at once while the queue goes to the chief one turn after the other."""
     async with desk() as at:
         message_ids = [await at.post(f"m{number}") for number in range(3)]
@@ -113,7 +113,7 @@ async def test_an_agent_that_answers_busy_was_not_handed_the_message(desk: OpenD
 
 @pytest.mark.rule(218, 219)
 @pytest.mark.parametrize("ending", ["failed", "busy-late", "gone", "deadline"])
-async def test_a_turn_that_ends_badly_is_unconfirmed_and_never_sent_again(desk: OpenDesk, ending: str) -> None:
+async def test_a_bad_ending_is_unconfirmed_for_good(desk: OpenDesk, ending: str) -> None:
     """After the text may have reached the chief every bad ending is unconfirmed, for good."""
     settings = {"MUSTER_TURN_DEADLINE": "1s"} if ending == "deadline" else {}
     async with desk(**settings) as at:
@@ -143,7 +143,7 @@ async def test_a_turn_that_ends_badly_is_unconfirmed_and_never_sent_again(desk: 
 
 
 @pytest.mark.rule(221, 222, 223)
-async def test_what_a_stop_left_delivering_is_settled_by_the_next_delivery_alone(desk: OpenDesk) -> None:
+async def test_the_next_delivery_settles_what_a_stop_left(desk: OpenDesk) -> None:
     """After a stop in mid-turn the message stays delivering until the chief gets another one."""
     async with desk() as at:
         left = await at.post("m1")
@@ -189,7 +189,7 @@ async def test_the_chief_can_draft_on_the_turn_that_delivers(desk: OpenDesk) -> 
         await at.reaches(message_id, State.DELIVERED)
 
 
-async def test_a_newer_connection_takes_over_and_the_older_ones_turn_is_unconfirmed(desk: OpenDesk) -> None:
+async def test_a_newer_connection_takes_over(desk: OpenDesk) -> None:
     """A second connection closes the first with 4409, and the turn in hand there is unconfirmed."""
     async with desk() as at, at.agent() as first:
         await first.next_frame("welcome")

@@ -1,0 +1,415 @@
+"""The plugin's door over a real socket: every answer of the author's contract."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+import trio
+
+from muster.accounts.operations import disable_user, enable_user
+from muster.accounts.rules import Disable, Enable
+from muster.drafts import operations as drafts
+from muster.drafts.rules import Approve, State
+from muster.plugins.operations import revoke_plugin
+from muster.plugins.rules import RevokePlugin
+from tests.support.desk import Desk, OpenDesk
+from tests.support.server import call_tool, new_agent, new_plugin
+from tests.support.waiting import until
+
+
+async def draft_reply(at: Desk, external_id: str = "m1", body: str = "Noon works.") -> int:
+    """Post a message, have the chief draft on its turn; the draft's id."""
+    async with at.agent() as agent:
+        await agent.next_frame("welcome")
+        message_id = await at.post(external_id)
+        turn = await agent.next_frame("turn")
+        arguments = {"message_id": message_id, "body": body}
+        result = await call_tool(at.server, at.chief_token, "reply_draft", **arguments)
+        await agent.send("turn.done", turn_id=turn["turn_id"], text="")
+        draft_id: int = result["structuredContent"]["draft_id"]
+    return draft_id
+
+
+async def approve(at: Desk, draft_id: int) -> None:
+    """Approve as the owner, on the server's own database object, as a page would."""
+    await at.server.node.db.run(at.owner, drafts.approve, Approve(draft_id=draft_id))
+
+
+def error_of(answer: httpx2.Response) -> dict[str, Any]:
+    """The JSON error of an answer."""
+    assert answer.headers["content-type"] == "application/json"
+    decoded: dict[str, Any] = answer.json()
+    assert isinstance(decoded["error"], str)
+    assert isinstance(decoded["code"], str)
+    return decoded
+
+
+@pytest.mark.rule(4, 7, 10, 19, 64, 67, 68, 69, 78)
+async def test_the_whole_loop_over_the_wire(desk: OpenDesk) -> None:
+    """A message is posted, drafted on, approved, claimed, reported; each answer is as written."""
+    async with desk() as at:
+        draft_id = await draft_reply(at, body="Thanks, noon works.")
+        assert (await at.claim()).status_code == 204
+        await approve(at, draft_id)
+        answer = await at.claim()
+        assert answer.status_code == 200
+        claimed = answer.json()
+        assert set(claimed) == {"draft_id", "message_external_id", "body", "approved_at"}
+        assert claimed["draft_id"] == draft_id
+        assert claimed["message_external_id"] == "m1"
+        assert claimed["body"] == "Thanks, noon works."
+        assert claimed["approved_at"].endswith("Z")
+        result = await at.report(draft_id, ok=True, external_ref="up-1", detail="")
+        assert (result.status_code, result.json()) == (
+            200,
+            {"draft_id": draft_id, "status": "sent"},
+        )
+
+
+@pytest.mark.rule(33, 34, 35, 43)
+async def test_a_repeat_answers_with_what_is_stored(desk: OpenDesk) -> None:
+    """The same external_id again is 200 with the stored id and status, whatever else it says."""
+    async with desk() as at:
+        first = await at.send("messages", {"external_id": "m1", "body": "one"})
+        assert (first.status_code, first.json()["status"]) == (202, "queued")
+        again = await at.send("messages", {"external_id": "m1", "body": "two", "no_reply": True})
+        assert (again.status_code, again.json()) == (200, first.json())
+
+
+GOOD: dict[str, object] = {"external_id": "m1", "body": "hello"}
+BAD_FIELDS: list[tuple[str, object]] = [
+    ("external_id", ""),
+    ("external_id", "a b"),
+    ("external_id", "x" * 201),
+    ("external_id", 7),
+    ("body", ""),
+    ("body", "é" * 8193),
+    ("body", "nul\0"),
+    ("body", None),
+    ("sender", "s" * 201),
+    ("sender", None),
+    ("subject", "s" * 201),
+    ("subject", ["x"]),
+    ("received_at", "yesterday"),
+    ("received_at", "2000-01-02T03:04:05"),
+    ("received_at", 946782245),
+    ("received_at", "0001-01-01T00:00:00+14:00"),
+    ("no_reply", "false"),
+    ("no_reply", 0),
+    ("sender_verified", "true"),
+    ("thread", ""),
+    ("thread", "a\u00a0b"),
+    ("human_conversation", None),
+    ("colour", "red"),
+]
+
+
+@pytest.mark.rule(23, 25, 26, 27, 28, 29, 30, 31, 32, 36, 44)
+async def test_each_bad_field_is_a_400_that_names_it(desk: OpenDesk) -> None:
+    """Every broken field rule is refused by name, and nothing is stored."""
+    async with desk() as at:
+        for field, value in BAD_FIELDS:
+            answer = await at.send("messages", {**GOOD, field: value})
+            assert answer.status_code == 400, (field, value, answer.text)
+            assert error_of(answer)["field"] == field, answer.text
+        for missing in GOOD:
+            body = {name: value for name, value in GOOD.items() if name != missing}
+            answer = await at.send("messages", body)
+            assert (answer.status_code, error_of(answer)["field"]) == (400, missing)
+        assert (await at.send("messages", GOOD)).status_code == 202
+
+
+@pytest.mark.rule(23, 25, 26, 27, 28, 31)
+async def test_values_at_the_very_edge_are_taken(desk: OpenDesk) -> None:
+    """200 bytes, 16 KiB and 200 characters are within the limits, also when escaped in JSON."""
+    async with desk() as at:
+        edge = {
+            "external_id": "é" * 100,
+            "body": "é" * 8192,
+            "sender": "\U0001f600" * 200,
+            "subject": "é" * 200,
+            "thread": "t" * 200,
+            "received_at": "2000-01-02T03:04:05.678+05:30",
+        }
+        assert (await at.send("messages", edge)).status_code == 202
+        escaped = {**GOOD, "external_id": "m2", "body": "\x01" * 16384}
+        assert (await at.send("messages", escaped)).status_code == 202
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"text"',
+        b'{"external_id":"m1","body":"a","body":"b"}',
+        b'{"external_id":"m1","body":"\xff"}',
+        b'{"external_id":"m1","body":"\\ud800"}',
+        b"[" * 100_000,
+        b'{"external_id":"m1","body":"a","x":' + b"[" * 50_000,
+        b'{"external_id":"m1","body":"a"} trailing',
+        b'{"external_id":"m1","body":"a","received_at":NaN}',
+    ],
+)
+@pytest.mark.rule(36)
+async def test_what_is_no_json_object_is_a_clear_400(desk: OpenDesk, raw: bytes) -> None:
+    """Broken JSON, broken UTF-8, doubled keys and endless nesting are refused, and it serves on."""
+    async with desk() as at, at.server.client(at.plugin_token) as client:
+        answer = await client.post("/plugin/v1/messages", content=raw)
+        assert answer.status_code == 400, answer.text
+        error_of(answer)
+        assert (await client.post("/plugin/v1/messages", json=GOOD)).status_code == 202
+
+
+@pytest.mark.rule(61, 62, 66)
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"", 204),
+        (b'{"wait_seconds": 0}', 204),
+        (b"{}", 400),
+        (b'{"wait_seconds": -1}', 400),
+        (b'{"wait_seconds": "0"}', 400),
+        (b'{"wait_seconds": null}', 400),
+        (b'{"wait_seconds": true}', 400),
+        (b'{"wait_seconds": 0.5}', 400),
+        (b'{"wait_seconds": 0, "more": 1}', 400),
+        (b"[]", 400),
+        (b"nonsense", 400),
+    ],
+)
+async def test_the_claims_body(desk: OpenDesk, raw: bytes, status: int) -> None:
+    """An empty body waits for nothing; all but {"wait_seconds": n} is refused."""
+    async with desk() as at, at.server.client(at.plugin_token) as client:
+        answer = await client.post("/plugin/v1/drafts/claim", content=raw)
+        assert answer.status_code == status
+        if status == 204:
+            assert answer.content == b""
+        else:
+            error_of(answer)
+
+
+@pytest.mark.rule(63, 64)
+async def test_a_parked_claim_is_answered_by_the_approval(desk: OpenDesk) -> None:
+    """A claim that waits gets the reply as soon as the owner approves it."""
+    async with desk() as at:
+        draft_id = await draft_reply(at)
+        answers: list[httpx2.Response] = []
+
+        async def park() -> None:
+            answers.append(await at.claim(20))
+
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(park)
+                await until(at.server.node.waiters.plugin_ids)
+                await approve(at, draft_id)
+        assert answers[0].json()["draft_id"] == draft_id
+
+
+@pytest.mark.rule(75, 76, 77, 80)
+@pytest.mark.parametrize(
+    ("result", "field"),
+    [
+        ({}, "ok"),
+        ({"ok": "true"}, "ok"),
+        ({"ok": None}, "ok"),
+        ({"ok": True, "external_ref": "r" * 201}, "external_ref"),
+        ({"ok": True, "detail": "é" * 2049}, "detail"),
+        ({"ok": True, "detail": "nul\0"}, "detail"),
+        ({"ok": True, "extra": 1}, "extra"),
+    ],
+)
+async def test_a_bad_result_is_a_400_and_records_nothing(
+    desk: OpenDesk, result: dict[str, object], field: str
+) -> None:
+    """Each broken field of a result is refused by name; the reply keeps its state."""
+    async with desk() as at:
+        draft_id = await draft_reply(at)
+        await approve(at, draft_id)
+        await at.claim()
+        answer = await at.report(draft_id, **result)
+        assert (answer.status_code, error_of(answer)["field"]) == (400, field)
+        view = await at.db.run(at.owner, drafts.get_draft, draft_id)
+        assert view.state is State.APPROVED
+        assert (await at.report(draft_id, ok=True, detail="é" * 2048)).status_code == 200
+
+
+@pytest.mark.rule(79, 81, 82, 83)
+async def test_results_that_do_not_fit(desk: OpenDesk) -> None:
+    """Never claimed is 409, claimed by nobody here 404, the same again 200, the other one 409."""
+    async with desk() as at:
+        draft_id = await draft_reply(at)
+        early = await at.report(draft_id, ok=True)
+        assert early.status_code == 409
+        assert error_of(early) | {"error": "", "code": ""} == {
+            "error": "",
+            "code": "",
+            "draft_id": draft_id,
+            "status": "pending",
+        }
+        for nothing in (draft_id + 1_000_000, 2**63, "0", "-1", "x", "9" * 5000):
+            assert (await at.send(f"drafts/{nothing}/result", {"ok": True})).status_code == 404
+        await approve(at, draft_id)
+        assert (await at.report(draft_id, ok=True)).status_code == 409
+        await at.claim()
+        other_token = await new_plugin(at.db, at.owner, "other")
+        async with at.server.client(other_token) as other:
+            answer = await other.post(f"/plugin/v1/drafts/{draft_id}/result", json={"ok": True})
+            assert answer.status_code == 404
+        assert (await at.report(draft_id, ok=False, detail="bounced")).json()["status"] == "failed"
+        again = await at.report(draft_id, ok=False, detail="other words")
+        assert (again.status_code, again.json()["status"]) == (200, "failed")
+        opposite = await at.report(draft_id, ok=True)
+        assert opposite.status_code == 409
+        assert error_of(opposite)["status"] == "failed"
+        assert error_of(opposite)["draft_id"] == draft_id
+
+
+@pytest.mark.rule(37, 39, 43)
+async def test_the_hours_allowance_answers_429_with_a_wait_that_works(desk: OpenDesk) -> None:
+    """The 61st message of an hour is 429; a repeat is still answered; obeying the header works."""
+    async with desk() as at, at.server.client(at.plugin_token) as client:
+        for number in range(60):
+            body = {"external_id": f"m{number}", "body": "hello"}
+            assert (await client.post("/plugin/v1/messages", json=body)).status_code == 202
+        more = {"external_id": "m60", "body": "hello"}
+        refused = await client.post("/plugin/v1/messages", json=more)
+        assert refused.status_code == 429
+        error_of(refused)
+        wait = int(refused.headers["retry-after"])
+        assert 0 < wait <= 3600
+        repeat = {"external_id": "m0", "body": "hello"}
+        assert (await client.post("/plugin/v1/messages", json=repeat)).status_code == 200
+        at.db.clock_offset = timedelta(seconds=wait)
+        assert (await client.post("/plugin/v1/messages", json=more)).status_code == 202
+
+
+@pytest.mark.rule(20, 21, 10)
+async def test_every_dead_token_is_401(desk: OpenDesk) -> None:
+    """Unknown, revoked, malformed, missing, doubled and disabled all get one answer, at once."""
+    async with desk() as at:
+        tokens = ["mpl_unknown", "mpl_", "\xff\xfe", "Bearer", at.plugin_token[:-1], "x" * 5000]
+        async with at.server.client() as client:
+            for token in tokens:
+                headers = [(b"Authorization", f"Bearer {token}".encode("latin-1"))]
+                answer = await client.post("/plugin/v1/messages", json=GOOD, headers=headers)
+                assert answer.status_code == 401, token
+                error_of(answer)
+            for header in ([], [("Authorization", f"Basic {at.plugin_token}")]):
+                answer = await client.post("/plugin/v1/messages", json=GOOD, headers=header)
+                assert answer.status_code == 401
+            twice = [("Authorization", f"Bearer {at.plugin_token}")] * 2
+            answer = await client.post("/plugin/v1/messages", json=GOOD, headers=twice)
+            assert answer.status_code == 401
+        await at.db.run(at.owner, disable_user, Disable())
+        assert (await at.claim()).status_code == 401
+        await at.db.run(at.owner, enable_user, Enable())
+        assert (await at.claim()).status_code == 204
+        await at.db.run(at.owner, revoke_plugin, RevokePlugin(name="mail"))
+        assert (await at.claim()).status_code == 401
+
+
+@pytest.mark.rule(20, 21)
+@pytest.mark.parametrize("how", ["revoked", "disabled"])
+async def test_a_parked_claim_ends_401_when_its_right_ends(desk: OpenDesk, how: str) -> None:
+    """Revoking the plugin or disabling the account answers the parked claims 401 at once."""
+    async with desk() as at:
+        answers: list[httpx2.Response] = []
+
+        async def park() -> None:
+            answers.append(await at.claim(20))
+
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(park)
+                await until(at.server.node.waiters.plugin_ids)
+                server_db = at.server.node.db
+                if how == "revoked":
+                    await server_db.run(at.owner, revoke_plugin, RevokePlugin(name="mail"))
+                else:
+                    await server_db.run(at.owner, disable_user, Disable())
+        assert answers[0].status_code == 401
+
+
+@pytest.mark.rule(13, 14, 15)
+async def test_each_credential_opens_its_own_doors_alone(desk: OpenDesk) -> None:
+    """Every route refuses every kind of credential but its own; `mpl_` is 401 at any other path."""
+    async with desk() as at:
+        _, agent_token = await new_agent(at.db, at.owner, "second", chief=False)
+        strangers = [agent_token, "mst_" + "a" * 43, "mmh_" + "a" * 43, "mskey_x", "hook-secret"]
+        plugin_routes = ["messages", "drafts/claim", "drafts/1/result"]
+        async with at.server.client() as client:
+            for path in plugin_routes:
+                for token in strangers:
+                    headers = {"Authorization": f"Bearer {token}", "Cookie": "session=abc"}
+                    answer = await client.post(f"/plugin/v1/{path}", json={}, headers=headers)
+                    assert answer.status_code == 401, (path, token)
+            headers = {"Authorization": f"bearer {at.plugin_token}", "Cookie": "session=abc"}
+            paths = ("/mcp", "/healthz", "/", "/plugins", "/api/tasks", "/plugin", "/plugin/v2")
+            for path in paths:
+                for method in ("GET", "POST", "PUT"):
+                    answer = await client.request(method, path, headers=headers)
+                    assert answer.status_code == 401, (method, path)
+                    assert error_of(answer)["code"] == "credential_not_allowed"
+            answer = await client.post(
+                "/mcp", json={}, headers={"Authorization": "Bearer mst_" + "a" * 43}
+            )
+            assert answer.status_code == 401
+
+
+@pytest.mark.rule(2, 3, 22)
+async def test_while_plugins_are_off_every_plugin_route_is_404(desk: OpenDesk) -> None:
+    """Off, the plugin's doors do not exist, whatever the credential, and no tool is offered."""
+    async with desk(MUSTER_PLUGINS="0") as at, at.server.client(at.plugin_token) as client:
+        for path in ("messages", "drafts/claim", "drafts/1/result", "anything"):
+            for method in ("GET", "POST"):
+                answer = await client.request(method, f"/plugin/v1/{path}", json={})
+                assert answer.status_code == 404, (method, path)
+                error_of(answer)
+        async with at.server.client() as nobody:
+            assert (await nobody.post("/plugin/v1/messages", json=GOOD)).status_code == 404
+            assert (await nobody.get("/plugins")).status_code == 404
+        result = await call_tool(
+            at.server, at.chief_token, "reply_draft", message_id=1, body="hello"
+        )
+        assert result["isError"]
+
+
+async def test_content_type_is_not_looked_at(desk: OpenDesk) -> None:
+    """A plugin that sends no or another Content-Type is served like any."""
+    async with desk() as at, at.server.client(at.plugin_token) as client:
+        answer = await client.post(
+            "/plugin/v1/messages",
+            content=json.dumps(GOOD).encode(),
+            headers={"Content-Type": "text/plain"},
+        )
+        assert answer.status_code == 202
+
+
+async def test_wrong_methods_and_paths_answer_json(desk: OpenDesk) -> None:
+    """404 and 405 are JSON as well; 405 says what is allowed."""
+    async with desk() as at, at.server.client() as client:
+        for path in ("/", "/plugin/v1/nothing", "/plugin/v1/messages/", "//healthz", "/%00"):
+            answer = await client.get(path)
+            assert answer.status_code in (400, 404), path
+            error_of(answer)
+        answer = await client.get("/plugin/v1/messages")
+        assert answer.status_code == 405
+        assert answer.headers["allow"] == "POST"
+        error_of(answer)
+
+
+async def test_a_body_over_the_cap_of_its_route_is_413(desk: OpenDesk) -> None:
+    """64 KiB for results and claims, 256 KiB for messages; one byte more is refused."""
+    async with desk() as at, at.server.client(at.plugin_token) as client:
+        for path, cap in (("messages", 256 * 1024), ("drafts/claim", 64 * 1024)):
+            answer = await client.post(f"/plugin/v1/{path}", content=b" " * (cap + 1))
+            assert answer.status_code == 413, path
+            error_of(answer)
+            answer = await client.post(f"/plugin/v1/{path}", content=b" " * cap)
+            assert answer.status_code == 400, path
