@@ -1,5 +1,6 @@
 """Plays the demo: server, chief and mail plugin as children, and a person or a stand-in for one."""
 
+import hashlib
 import json
 import shlex
 import sys
@@ -13,7 +14,7 @@ import trio
 
 from muster.clients.demo.children import DemoError, muster, run, running
 from muster.clients.demo.report import Document, Seen, is_settled, of_mail, read_reply
-from muster.clients.demo.stage import OWNER, Stage, choose_bind, introduce, set_out
+from muster.clients.demo.stage import CHIEF, OWNER, PLUGIN, Stage, choose_bind, introduce, set_out
 
 READY_SECONDS = 90.0  # a first start makes the database
 CONNECT_SECONDS = 30.0
@@ -87,14 +88,12 @@ async def showing(folder: Path, environ: Mapping[str, str], say: Say) -> AsyncIt
         say(f"adding the account {OWNER}, a mail plugin and a chief")
         await introduce(stage)
         say("starting the chief and the mail plugin")
-        async with (
-            running(
-                "agent",
-                _agent(stage, url),
-                stage.environment(),
-                heard=connected,
-                patience_seconds=CLIENT_PATIENCE_SECONDS,
-            ),
+        async with running(
+            "agent",
+            _agent(stage, url),
+            stage.environment(),
+            heard=connected,
+            patience_seconds=CLIENT_PATIENCE_SECONDS,
         ):
             await connected.wait(CONNECT_SECONDS, "the chief was not connected")
             async with running(
@@ -109,13 +108,13 @@ async def showing(folder: Path, environ: Mapping[str, str], say: Say) -> AsyncIt
 
 def _agent(stage: Stage, url: str) -> list[str]:
     script = ("--backend", "script", "--script", str(stage.script))
-    token = ("--token-file", str(stage.token("helper")))
+    token = ("--token-file", str(stage.token(CHIEF)))
     return muster("agent", "run", *script, "--url", url, *token, "--json")
 
 
 def _mail(stage: Stage, url: str) -> list[str]:
     folders = ("--maildir", str(stage.inbox), "--outbox", str(stage.outbox))
-    token = ("--state", str(stage.state), "--token-file", str(stage.token("mail")))
+    token = ("--state", str(stage.state), "--token-file", str(stage.token(PLUGIN)))
     return muster("mail", *folders, "--url", url, *token)
 
 
@@ -125,7 +124,7 @@ async def play_once(folder: Path, environ: Mapping[str, str], say: Say) -> dict[
     async with showing(folder, environ, say) as show:
         with trio.move_on_after(ONCE_SECONDS):
             await _decide_all(show, say)
-        seen = await _look(show.stage)
+        seen = attrs.evolve(await _look(show.stage), audit=await _listed(show.stage, "audit"))
         told = [of_mail(mail, seen) for mail in show.stage.mails]
         url = show.url
     return {
@@ -139,34 +138,32 @@ async def play_once(folder: Path, environ: Mapping[str, str], say: Say) -> dict[
 
 async def _decide_all(show: Show, say: Say) -> None:
     """Approve each draft, by the digest of what was read, until every mail is settled."""
-    owner = ("--owner", OWNER, "--json")
-    environ = show.stage.environment()
     while True:
         seen = await _look(show.stage)
         if all(is_settled(mail, seen) for mail in show.stage.mails):
             return
         for draft in seen.drafts:
             if draft["state"] == "pending":
-                number = str(draft["draft_id"])
-                read = await run(muster("drafts", "show", number, *owner), environ)
-                digest = ("--sha256", read["body_sha256"])
-                await run(muster("drafts", "approve", number, *digest, *owner), environ)
+                number, read = str(draft["draft_id"]), hashlib.sha256(draft["body"].encode())
+                exactly = ("--sha256", read.hexdigest(), "--owner", OWNER, "--json")
+                approve = muster("drafts", "approve", number, *exactly)
+                await run(approve, show.stage.environment())
                 say(f"draft {number} is approved")
         await trio.sleep(LOOK_SECONDS)
 
 
 async def _look(stage: Stage) -> Seen:
-    async def listed(*command: str) -> list[Document]:
-        arguments = (*command, "--owner", OWNER, "--limit", LISTED_MAX, "--json")
-        documents: list[Document] = await run(muster(*arguments), stage.environment())
-        return documents
-
     return Seen(
-        messages=await listed("messages", "list"),
-        drafts=await listed("drafts", "list"),
-        audit=await listed("audit"),
+        messages=await _listed(stage, "messages", "list"),
+        drafts=await _listed(stage, "drafts", "list"),
         replies=[read_reply(path) for path in outbox_files(stage)],
     )
+
+
+async def _listed(stage: Stage, *command: str) -> list[Document]:
+    arguments = (*command, "--owner", OWNER, "--limit", LISTED_MAX, "--json")
+    documents: list[Document] = await run(muster(*arguments), stage.environment())
+    return documents
 
 
 def outbox_files(stage: Stage) -> list[Path]:
@@ -189,7 +186,7 @@ async def _tell_turns(show: Show, say: Say) -> None:
 
 
 async def _tell_sent(show: Show, say: Say) -> None:
-    known: set[Path] = set()
+    known = set(outbox_files(show.stage))
     while True:
         for path in outbox_files(show.stage):
             if path not in known:
@@ -201,9 +198,8 @@ async def _tell_sent(show: Show, say: Say) -> None:
 def _invitation(show: Show, *, kept: bool) -> str:
     stage = show.stage
     prefix = f"MUSTER_DATA_DIR={shlex.quote(str(stage.data))} {shown_command()} drafts"
-    fate = (
-        "it stays when the demo ends" if kept else "removed when the demo ends (--data-dir keeps)"
-    )
+    fate = "it stays" if kept else "removed at the end; --data-dir keeps one"
+    draft = "1" if stage.is_new else "ID"
     return f"""
 A muster of your own runs at {show.url}, in {stage.folder} ({fate}).
 {len(stage.mails)} mails lie in {stage.inbox}. The plugin brings them in, the chief reads
@@ -211,9 +207,9 @@ each and drafts replies, and nothing leaves before you say so. In another termin
 
   {prefix} list --owner {OWNER}
       the replies that wait for your word
-  {prefix} show 1 --owner {OWNER}
+  {prefix} show {draft} --owner {OWNER}
       one of them whole, beside the mail that it answers
-  {prefix} approve 1 --owner {OWNER}
+  {prefix} approve {draft} --owner {OWNER}
       it is sent, once: a line appears here, and a mail in {stage.outbox}
 
 Ctrl-C ends the demo.

@@ -68,8 +68,8 @@ class Seen:
 
     messages: Sequence[Document]
     drafts: Sequence[Document]
-    audit: Sequence[Document]
     replies: Sequence[Reply]
+    audit: Sequence[Document] = ()
 
 
 def read_mail(path: Path, kind: str) -> Mail:

@@ -35,6 +35,7 @@ class Stage:
 
     folder: Path
     mails: tuple[Mail, ...]
+    is_new: bool
 
     @property
     def data(self) -> Path:
@@ -84,6 +85,7 @@ def kinds() -> dict[str, str]:
 
 def set_out(folder: Path) -> Stage:
     """Lay out the folder and put the shipped mails into its inbox."""
+    is_new = not (folder / "muster").exists()
     for name in ("cur", "new", "tmp"):
         (folder / "mail" / "in" / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / "muster").mkdir(mode=0o700, exist_ok=True)
@@ -92,7 +94,7 @@ def set_out(folder: Path) -> Stage:
         path = folder / "mail" / "in" / "new" / name
         path.write_bytes((shipped() / "mail" / name).read_bytes())
         mails.append(read_mail(path, kind))
-    stage = Stage(folder=folder, mails=tuple(mails))
+    stage = Stage(folder=folder, mails=tuple(mails), is_new=is_new)
     stage.script.write_bytes((shipped() / "rules.toml").read_bytes())
     return stage
 
