@@ -52,7 +52,6 @@ def test_the_demo_mails_say_what_they_are() -> None:
         assert "�" not in message.body, name
 
 
-@pytest.mark.rule(47)
 @pytest.mark.parametrize(
     "header",
     [

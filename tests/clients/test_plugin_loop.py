@@ -180,7 +180,6 @@ async def test_the_cursor_moves_only_after_an_answer(plugin: Plugin) -> None:
     assert plugin.source.accepted_ids == ["m0"]
 
 
-@pytest.mark.rule(70, 72)
 async def test_claims_go_on_beside_a_post_that_waits(plugin: Plugin) -> None:
     """A post held up by Retry-After does not hold up replies: claims run beside it."""
     late = {"Retry-After": "60"}
