@@ -287,6 +287,17 @@ async def test_results_that_muster_does_not_take_are_settled(plugin: Plugin) -> 
     assert sum("did not take the result" in note for note in plugin.notes) == 2
 
 
+async def test_a_result_outlives_plugins_off(plugin: Plugin) -> None:
+    """A 404 for a result settles nothing while the whole server has no plugin doors."""
+    off = Answer(status=404, body={"error": "Not found.", "code": "not_found"})
+    plugin.server.approve(1)
+    plugin.server.script(RESULT, off)
+    plugin.server.script(MESSAGES, off)
+    await plugin.run_until(lambda: plugin.server.results)
+    assert plugin.server.results == {1: {"ok": True, "external_ref": "ref-1"}}
+    assert sum("asking again" in note for note in plugin.notes) == 1
+
+
 async def test_a_revoked_token_ends_the_loop(plugin: Plugin) -> None:
     """401 ends the loop with one error that says so."""
     plugin.server.script(CLAIM, Answer(status=401, body={"error": "revoked"}))

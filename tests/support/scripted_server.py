@@ -179,6 +179,8 @@ def _read(head: h11.Request, body: bytes) -> Request:
 async def _carry_out(server: ScriptedServer, request: Request) -> Answer:
     if request.headers.get("authorization") != f"Bearer {TOKEN}":
         return Answer(status=401, body={"error": "no live plugin token", "code": "unauthorized"})
+    if request.door == MESSAGES and "external_id" not in request.body:
+        return Answer(status=400, body={"error": "missing", "field": "external_id"})
     if request.door == MESSAGES:
         known = request.body["external_id"] in server.messages
         server.messages.setdefault(request.body["external_id"], request.body)
