@@ -15,14 +15,14 @@ import trio
 from actors.exits import ActorStopped
 
 
-class AskTimeout(Exception):  # noqa: N818 (the name says what happened)
+class AskTimeout(Exception):
     """No answer within `deadline_seconds`.
 
     The question is dropped if the actor had not begun it, else its answer is discarded.
     """
 
 
-class AskCycle(Exception):  # noqa: N818 (the name says what happened)
+class AskCycle(Exception):
     """The asked actor waits, itself or through others, for an answer of the asker.
 
     Only questions that an actor asks from its own loop count; one asked in its nursery does not

@@ -12,7 +12,7 @@ from typing import Self
 import attrs
 
 
-class Undelivered(Exception):  # noqa: N818 (the name says what happened)
+class Undelivered(Exception):
     """The message was not taken: base of MailboxFull and ActorStopped."""
 
 
@@ -30,11 +30,11 @@ class ActorCrashed(ActorStopped):
     """
 
 
-class NameTaken(Exception):  # noqa: N818 (the name says what happened)
+class NameTaken(Exception):
     """The supervisor already has a child of this name."""
 
 
-class GaveUp(Exception):  # noqa: N818 (the name says what happened)
+class GaveUp(Exception):
     """A supervisor restarted its children as often as its intensity allows, and ended.
 
     `__cause__` is the error of the last crash, or None when the child had ended without one.

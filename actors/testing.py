@@ -19,7 +19,7 @@ STEPS_MAX = 2000
 WAIT_SECONDS = 5.0
 
 
-class PlannedCrash(Exception):  # noqa: N818 (no error: somebody planned it)
+class PlannedCrash(Exception):
     """What `crash_at` raises."""
 
 

@@ -19,7 +19,7 @@ TIMERS_MAX = 1000
 FULL_RETRY_SECONDS = 0.1
 
 
-class TooManyTimers(Exception):  # noqa: N818 (the name says what happened)
+class TooManyTimers(Exception):
     """The actor has TIMERS_MAX timers that have not fired."""
 
 

@@ -457,3 +457,45 @@ async def test_attaching_to_an_owner_that_is_leaving() -> None:
                 await wait_until(lambda owner=owner: owner.children() == ("host:box",))  # type: ignore[misc]
                 assert await address.ask("hi", deadline_seconds=5) == "hi"
         assert world.alive == 0
+
+
+async def test_a_stopped_supervisor_takes_its_children_along() -> None:
+    """stop_child on a supervisor stops all below it and frees every path."""
+    world = World()
+    inner = SupervisorSpec(name="inner", children=[world.spec("a")])
+    async with open_tree(ROOT, Log()) as tree:
+        owners = owners_of(tree)
+        await owners.start_child(inner)
+        tree.supervisor("root/owners/inner").tell_or_start(world.spec("b"), "m")
+        await wait_until(lambda: world.handled == ["m"])
+        await owners.stop_child("inner")
+        assert tree.paths() == ("root", "root/owners")
+        assert (world.starts, world.alive) == (2, 0)
+
+
+async def test_what_was_attached_during_a_backoff_stops_with_its_supervisor(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A supervisor that is stopped before it runs again stops what was attached meanwhile."""
+    world = World()
+    left: list[float] = []
+    slow = Intensity(backoff_first_seconds=100, backoff_max_seconds=100)
+    inner = SupervisorSpec(name="inner", intensity=Intensity(restarts=0))
+    root = SupervisorSpec(name="root", intensity=slow, children=[inner])
+    async with open_tree(root, Log()) as tree, trio.open_nursery() as nursery:
+        handle = tree.supervisor("root/inner")
+        handle.tell_or_start(world.spec("a"), "crash")
+        await trio.sleep(1)
+
+        async def connection(task_status: trio.TaskStatus[None]) -> None:
+            async with handle.attached("host:box", Guest(world)):
+                task_status.started()
+                await trio.Event().wait()
+            left.append(trio.current_time())
+
+        await nursery.start(connection)
+        began = trio.current_time()
+        await tree.supervisor("root").stop_child("inner")
+        await trio.testing.wait_all_tasks_blocked()
+        assert left == [began]
+        assert world.alive == 0

@@ -87,12 +87,14 @@ class Steps(Actor):
 async def test_the_moments_come_in_order() -> None:
     """An actor starts, handles in the order sent, has its work cancelled, and then stops."""
     story: list[str] = []
-    async with one(lambda: Steps(story)) as address:
+    log = Log()
+    async with one(lambda: Steps(story), log) as address:
         assert story == ["started"]
         address.tell("work")
         address.tell("a")
         assert await address.ask("b", deadline_seconds=1) == "b"
     assert story == ["started", "handle work", "handle a", "handle b", "work ended", "stopping"]
+    assert [r.reason for r in log.recent() if r.event is Event.EXITED] == ["stopped"] * 2
     with pytest.raises(ActorStopped):
         address.tell("c")
     with pytest.raises(ActorStopped):

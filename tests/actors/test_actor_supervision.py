@@ -208,6 +208,9 @@ async def test_a_supervisor_that_gave_up_is_restarted_by_its_parent(
         assert await address.ask("hi", deadline_seconds=5) == "hi"
         assert await tree.address("root/inner/y").ask("hi", deadline_seconds=5) == "hi"
         assert story[-3:] == ["-y", "+x", "+y"]
+        address.tell("crash")
+        assert await address.ask("hi", deadline_seconds=5) == "hi"
+    assert [report.event for report in log.recent()].count(Event.GAVE_UP) == 1
 
 
 async def test_an_isolated_child_is_dropped_alone(autojump_clock: trio.testing.MockClock) -> None:
