@@ -62,19 +62,15 @@ class Store:
         operation: "Callable[[Transaction, C], Awaitable[R]]",
         command: C,
     ) -> R:
-        """Run one operation as the owner of that name and tell the servers of it."""
-        result = await self.db.run(await self.owner(owner), operation, command)
-        await self.tell()
-        return result
+        """Run one operation as the owner of that name."""
+        return await self.db.run(await self.owner(owner), operation, command)
 
     async def tell(self) -> None:
-        """Send what hints there are to running servers."""
+        """Send what hints there are to running servers, once the work is done."""
         from muster.pg.listener import notify
 
-        hints = list(self.unsent)
-        self.unsent.clear()
         try:
-            await notify(self.db, hints)
+            await notify(self.db, self.unsent)
         except Unavailable as error:
             # The work is committed; failing now would say that it is not.
             click.echo(f"muster: done, but no server could be told: {error.sentence}", err=True)

@@ -110,6 +110,17 @@ async def test_the_holder_decides_even_without_its_revocation(
     assert await ask(db, token) is None
 
 
+async def test_a_kind_has_holders_of_its_own(db: SpiedDatabase, owner: Owner) -> None:
+    """A plugin's token whose number is an agent's opens no door, nor the other way round."""
+    agent, _ = await db.run(owner, add_agent, AddAgent(name="helper"))
+    crossed = await db.run(owner, issue, Issue(kind=CredentialKind.PLUGIN, holder_id=agent.id))
+    assert await ask(db, crossed.token.text) is None
+    other = await add_owner(db)
+    plugin, _ = await db.run(other, add_plugin, MAIL)
+    crossed = await db.run(other, issue, Issue(kind=CredentialKind.AGENT, holder_id=plugin.id))
+    assert await ask(db, crossed.token.text) is None
+
+
 async def test_a_token_for_another_owners_holder_is_unknown(
     db: SpiedDatabase, owner: Owner
 ) -> None:
