@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import attrs
 import httpx2
@@ -61,6 +62,15 @@ class Desk:
             return await self.state(message_id) is state
 
         await until(there)
+
+
+def error_of(answer: httpx2.Response) -> dict[str, Any]:
+    """The JSON error of an answer."""
+    assert answer.headers["content-type"] == "application/json"
+    decoded: dict[str, Any] = answer.json()
+    assert isinstance(decoded["error"], str)
+    assert isinstance(decoded["code"], str)
+    return decoded
 
 
 MESSAGE = {"body": "Lunch?", "sender": "Ada"}

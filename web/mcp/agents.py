@@ -45,6 +45,12 @@ class AgentDoor:
         except Unauthorized as refusal:
             await send_error(send, 401, refusal.code, refusal.sentence)
             return
+        if scope["method"] != "POST":
+            # There is no session to end and no stream of the server's own to read.
+            sentence = "This door takes POST alone."
+            allow = [(b"allow", b"POST")]
+            await send_error(send, 405, "method_not_allowed", sentence, headers=allow)
+            return
         await self.manager.handle_request(scope, receive, send)
 
 
