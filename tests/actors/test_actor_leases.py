@@ -1,5 +1,6 @@
 """Leases: the pure machine, and the scope under every cancel."""
-# ruff: noqa: D102 (the steps of the machine are named after what they do)
+# ruff: noqa: D102 (the methods of what is under test explain themselves)
+
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Supervisors: order, strategies, giving up, cancels."""
-# ruff: noqa: ARG002, D102 (the methods of the actors under test explain themselves)
+# ruff: noqa: ARG002, D102 (the methods of what is under test explain themselves)
+
 
 from __future__ import annotations
 
