@@ -41,7 +41,16 @@ def serve() -> None:
     from muster.config import Config
 
     config = Config.from_environ(os.environ)
+    _raise_open_files()
     trio.run(_serve, config)
+
+
+def _raise_open_files() -> None:
+    """Take as many open files as the system grants: each parked claim and socket is one."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class _Relay:
