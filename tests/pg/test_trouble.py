@@ -255,21 +255,21 @@ async def test_deadlock_is_tried_again(db: SpiedDatabase, owner: Owner) -> None:
     """Two operations that lock two rows crosswise both succeed, one at its second try."""
     rows = await add_rows(db, owner)
     tries = 0
+    holding = 0
     both = trio.Event()
 
     async def cross(tx: Transaction, order: tuple[str, str]) -> None:
-        nonlocal tries
+        nonlocal tries, holding
         tries += 1
-        first = tries <= 2
-        for number, row in enumerate(order):
+        for row in order:
             if row == "user":
                 await tx.scalar(LOCK)
             else:
                 await tx.execute(TOUCH, id=rows.credential_id)
-            if first and number == 0:
-                if tries == 2:
-                    both.set()
-                await both.wait()
+            holding += 1
+            if holding == 2:
+                both.set()
+            await both.wait()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(db.run, owner, cross, ("user", "credential"))

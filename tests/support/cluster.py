@@ -29,7 +29,6 @@ from muster.principals import Owner, System
 POOL_SIZE = 12
 SETTINGS = (
     ("fsync", "off"),
-    ("synchronous_commit", "off"),
     ("full_page_writes", "off"),
     ("max_connections", "200"),
     ("deadlock_timeout", "100ms"),
@@ -82,6 +81,8 @@ async def add_owner(db: Database, name: str | None = None) -> Owner:
 def cluster() -> Iterator[Cluster]:
     """The session's own PostgreSQL, started and migrated once."""
     folder = Path(tempfile.mkdtemp(prefix="muster-tests-"))
+    # As root the server runs as another user, who must come through to the cluster's home.
+    folder.chmod(0o711)
     embedded = Embedded(folder / "data", SETTINGS)
     trio.run(embedded.join)
     try:
@@ -92,7 +93,6 @@ def cluster() -> Iterator[Cluster]:
         )
     finally:
         trio.run(embedded.leave)
-        shutil.rmtree(embedded.places.home)
         shutil.rmtree(folder)
 
 
