@@ -68,7 +68,6 @@ async def play(frames: list[tuple[str, dict[str, object]]], *, gone: bool = Fals
                 await wire.say(kind, **members)
             if gone:
                 await wire.agent.aclose()
-            await trio.sleep_forever()
     return ended[0]
 
 
