@@ -23,7 +23,7 @@ from tests.support.builders import (
     make_plugin,
     move_message,
 )
-from tests.support.cluster import OwnDatabase
+from tests.support.cluster import OwnDatabase, add_owner
 from tests.support.program import Program, program_on
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold]Ada[/bold]\u202e"
@@ -62,10 +62,10 @@ class Desk:
 def desk(own_database: OwnDatabase, tmp_path: Path) -> Desk:
     """Ada's desk."""
     program = program_on(own_database, tmp_path)
-    owner = Owner(owner_id=program.add_user("ada")["user_id"], via="cli")
 
     async def furnish() -> Desk:
         async with open_database(own_database.app_url, publish=lambda _hints: None) as db:
+            owner = await add_owner(db, "ada")
             plugin = await make_plugin(db, owner, "mail")
             chief = await make_chief(db, owner, "helper")
             hostile = Post(
