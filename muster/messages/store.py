@@ -140,10 +140,11 @@ async def lock(tx: Transaction, message_id: int) -> Message | None:
     return await tx.find(LOCK, Message, message_id=message_id)
 
 
-# Races: two deliveries of one owner want the same row. The second waits for the first and then
-# PostgreSQL judges the row anew by this WHERE: it is `delivering`, so the answer is none at all,
-# though a younger message may be queued. The callers hold the chief's row, so that none waits here.
-# A revocation that commits between this look and the turn is caught by whoever begins the turn.
+# Races: two deliveries of one owner want the same row. The second waits for the first, and then
+# PostgreSQL judges the row anew by this WHERE: it is `delivering`, so it is passed over. That the
+# second does not begin the next message beside the first is the callers' part: they hold the
+# chief's row, so that none waits here. A revocation that commits between this look and the turn is
+# caught by whoever begins the turn.
 LOCK_NEXT_QUEUED = Query(f"""
     select {COLUMNS} from messages m
     where m.owner_id = %(owner_id)s and m.state = 'queued'

@@ -172,6 +172,26 @@ async def test_filing_against_approval(desk: Desk) -> None:
         desk.db.clock_offset += LEASE
 
 
+@pytest.mark.rule(91)
+async def test_filing_against_late_result(desk: Desk) -> None:
+    """A draft filed before a late reply turns out sent is superseded, one filed after it is not."""
+    orders = set()
+    for round_number in range(2 * ROUNDS):
+        message = await desk.message()
+        lost = await desk.draft(message, claimed=True)
+        desk.db.clock_offset += LEASE
+        groups = [filings(desk, message), reports(desk, lost.id, True)]
+        if round_number % 2:
+            groups.reverse()
+        (filed,) = [each for each in await meet(desk, *groups) if isinstance(each, Filed)]
+        (filing, *_) = await desk.audit(filed.draft.id)
+        filed_first = filing.id < (await desk.audit(lost.id))[-1].id
+        state = (await desk.view(filed.draft.id)).state
+        assert state is (State.SUPERSEDED if filed_first else State.PENDING)
+        orders.add(filed_first)
+    assert orders == {True, False}
+
+
 @pytest.mark.rule(257)
 async def test_the_twentieth_place(desk: Desk) -> None:
     """Ten filings for ten messages with one place left file one draft."""

@@ -134,6 +134,28 @@ async def test_one_of_ten_begins(db: SpiedDatabase, owner: Owner) -> None:
     assert (await get_message(db, owner, message.id)).attempts == 1
 
 
+@pytest.mark.rule(74)
+async def test_the_oldest_goes_to_one(db: SpiedDatabase, owner: Owner) -> None:
+    """Ten deliveries at once that look for the oldest queued message begin it once."""
+    plugin = await make_plugin(db, owner)
+    chief = await make_chief(db, owner)
+    message = await make_message(db, plugin)
+
+    async def begin_next(tx: Transaction) -> bool:
+        found = await messages.find_next_queued(tx)
+        if found is None:
+            return False
+        outcome = decide(found, begin(chief), tx.now)
+        assert isinstance(outcome, Changed)
+        await messages.save(tx, outcome)
+        return True
+
+    muster = Muster(owner_id=owner.owner_id)
+    outcomes = await collide(db, *[(muster, begin_next)] * 10)
+    assert sum(outcome is True for outcome in outcomes) == 1
+    assert (await get_message(db, owner, message.id)).attempts == 1
+
+
 async def test_an_answer_against_a_recovery(db: SpiedDatabase, owner: Owner) -> None:
     """A turn's end and its recovery at once settle the message once, with one audit row."""
     plugin = await make_plugin(db, owner)
