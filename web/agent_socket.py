@@ -13,7 +13,7 @@ from actors import ActorCrashed, ActorStopped, NameTaken
 from muster.agents.actor import Farewell
 from muster.agents.gateway import BadFrame, Gateway
 from muster.agents.operations import is_provisioned_chief
-from muster.chief.instructions import STANDING_INSTRUCTIONS
+from muster.chief.tools import STANDING_INSTRUCTIONS
 from muster.errors import Unauthorized, Unavailable
 from muster.node.node import Node
 from muster.principals import Agent

@@ -10,7 +10,7 @@ from typing import Any, Self
 import attrs
 import httpx2
 import trio
-from trio_websocket import WebSocketConnection, open_websocket_url
+from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket_url
 
 from actors import ChildSpec, Log
 from muster.agents.operations import add_agent
@@ -175,7 +175,7 @@ class ScriptedAgent:
             try:
                 while True:
                     await self.socket.get_message()
-            except Exception:  # noqa: BLE001 - the library's ConnectionClosed, whose reason is asked
+            except ConnectionClosed:
                 closed = self.socket.closed
         assert closed is not None
         return int(closed.code)
