@@ -49,6 +49,8 @@ async def open_store(
     Raises DatabaseFault when it cannot be used as it is, Unavailable when it cannot be reached.
     `settings` are for an embedded server that has to be started.
     """
+    if database_url is None and database_app_url is not None:
+        raise DatabaseFault("MUSTER_DATABASE_APP_URL says nothing without MUSTER_DATABASE_URL")
     async with AsyncExitStack() as stack:
         cluster: Embedded | None = None
         if database_url is None:

@@ -188,6 +188,13 @@ async def test_pool_by_another_login(own_database: OwnDatabase, folder: Path) ->
         await run_script(own_database.admin_url, "drop role guest")
 
 
+async def test_pool_without_its_database_is_refused(folder: Path) -> None:
+    """MUSTER_DATABASE_APP_URL alone would leave nobody to migrate."""
+    with pytest.raises(DatabaseFault, match="without MUSTER_DATABASE_URL"):
+        async with opened(folder, None, "host=127.0.0.1 port=1"):
+            pass
+
+
 async def test_unreachable_database_is_unavailable(folder: Path) -> None:
     """A server that is not there is told as such, and can be tried again."""
     with pytest.raises(Unavailable, match="cannot be reached"):

@@ -4,10 +4,10 @@ import attrs
 import pytest
 
 from muster.outcomes import Fact
-from muster.pg.driver import Connection, DatabaseError
+from muster.pg.driver import DatabaseError
 from muster.pg.query import Query
 from muster.principals import Node, Owner, System
-from tests.support.cluster import Cluster, SpiedDatabase, add_owner
+from tests.support.cluster import SpiedDatabase, add_owner
 from tests.support.rows import Rows, add_rows
 
 OWNED = (
@@ -226,19 +226,15 @@ async def test_system_writes_no_fact(db: SpiedDatabase) -> None:
         await write()
 
 
-async def test_owner_ends_with_the_transaction(cluster: Cluster, owner: Owner) -> None:
+async def test_owner_ends_with_the_transaction(db: SpiedDatabase, owner: Owner) -> None:
     """After a commit the session's owner is empty, and an owner's tables show nothing to it."""
-    connection = await Connection.open(cluster.app_url)
-    try:
-        await connection.script(
-            f"begin; select set_config('muster.owner_id', '{owner.owner_id}', true)"
-        )
-        assert await connection.scalar("select count(*) from users", {}) == 1
-        await connection.commit()
-        assert await connection.scalar(SETTING.text, {}) == ""
-        assert await connection.scalar("select count(*) from users", {}) == 0
-    finally:
-        connection.close()
+    async with db.transaction(owner) as tx:
+        assert await tx.scalar(SETTING) == str(owner.owner_id)
+        assert await tx.scalar(Query("select count(*) from users")) == 1
+    connection = db.pool._idle[-1]
+    assert await connection.scalar(SETTING.text, {}) == ""
+    assert await connection.scalar("select current_setting('muster.actor')", {}) == ""
+    assert await connection.scalar("select count(*) from users", {}) == 0
 
 
 async def test_role_ends_with_the_transaction(db: SpiedDatabase) -> None:
