@@ -7,7 +7,7 @@ comes later reads the database.
 
 from collections.abc import Sequence
 
-from muster.chief.actor import Deliver
+from muster.chief.actor import Deliver, Retry
 from muster.drafts.actor import Waiters
 from muster.node.owners import Owners
 from muster.outcomes import Hint, HintKind
@@ -39,7 +39,9 @@ class Fanout:
     def _spread(self, hint: Hint) -> None:
         match hint.kind:
             case HintKind.MESSAGE_QUEUED:
-                self._tell_chief(hint)
+                self._tell_chief(hint.owner_id, Deliver(message_id=hint.id))
+            case HintKind.CLAIM_BEGUN:
+                self._tell_chief(hint.owner_id, Retry())
             case HintKind.DRAFT_CLAIMABLE:
                 self._waiters.wake(hint.id)
             case HintKind.PLUGIN_REVOKED:
@@ -50,9 +52,9 @@ class Fanout:
                 self._waiters.doubt(owner_id=hint.owner_id)
                 self._doubt_agents(hint.owner_id, None)
 
-    def _tell_chief(self, hint: Hint) -> None:
+    def _tell_chief(self, owner_id: int, message: Deliver | Retry) -> None:
         if self._owners is not None:
-            self._owners.tell_chief(hint.owner_id, Deliver(message_id=hint.id))
+            self._owners.tell_chief(owner_id, message)
 
     def _doubt_agents(self, owner_id: int, agent_id: int | None) -> None:
         if self._owners is not None:

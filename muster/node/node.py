@@ -13,7 +13,7 @@ import trio
 
 from actors import ChildSpec, Log, Tree, Undelivered, open_tree
 from muster.agents.gateway import Gateways
-from muster.chief.actor import DeliverySettings, Retry
+from muster.chief.actor import DeliverySettings
 from muster.config import Config
 from muster.drafts.actor import Waiters, claim
 from muster.drafts.operations import Claimed
@@ -23,7 +23,7 @@ from muster.node.nodes import Heartbeat, Outbox, Outgoing, Outgoings
 from muster.node.owners import Owners
 from muster.node.sweeps import Seen
 from muster.node.tree import tree_spec
-from muster.outcomes import Hint
+from muster.outcomes import Hint, HintKind
 from muster.pg.database import Database
 from muster.pg.query import Query
 from muster.principals import Node as NodePrincipal
@@ -58,7 +58,7 @@ class Node:
         self.heartbeat = Heartbeat(node_id=self.node_id, db=self.db)
 
     def publish(self, hints: Sequence[Hint]) -> None:
-        """Spread the hints of a commit of this node's; never waits."""
+        """Spread hints of this node's, here and to the other nodes; never waits."""
         self.fanout.publish(hints)
         if not self.heartbeat.alone:
             self.outgoings.add(hints)
@@ -70,8 +70,12 @@ class Node:
     async def claim(
         self, principal: Plugin, wait_seconds: float, prove: Callable[[], Awaitable[object]]
     ) -> Claimed | None:
-        """Claim a reply (step 4); the retry of what is queued begins, and is not waited for."""
-        self.owners.tell_chief(principal.owner_id, Retry())
+        """Claim a reply (step 4); the retry of what is queued begins, and is not waited for.
+
+        The retry begins on every node: the chief may be connected to another one.
+        """
+        owner_id = principal.owner_id
+        self.publish([Hint(kind=HintKind.CLAIM_BEGUN, owner_id=owner_id, id=owner_id)])
         return await claim(
             self.db, self.waiters, principal, wait_seconds=wait_seconds, prove=prove
         )
