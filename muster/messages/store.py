@@ -5,7 +5,14 @@
 from datetime import datetime
 from typing import Final
 
-from muster.messages.rules import NEW_PER_HOUR_MAX, UNDELIVERED_MAX, Message, Post, State
+from muster.messages.rules import (
+    HOUR,
+    NEW_PER_HOUR_MAX,
+    UNDELIVERED_MAX,
+    Message,
+    Post,
+    State,
+)
 from muster.outcomes import Changed
 from muster.pg.database import Transaction
 from muster.pg.query import Query
@@ -44,17 +51,23 @@ async def count_undelivered(tx: Transaction, plugin_id: int) -> int:
     return count
 
 
+# The bound on created_at keeps this to the hour's rows whatever the planner knows of the table.
 FIND_SIXTIETH_NEWEST = Query("""
     select created_at from messages
-    where plugin_id = %(plugin_id)s
+    where plugin_id = %(plugin_id)s and created_at > %(since)s
     order by created_at desc
     limit 1 offset %(newer)s
 """)
 
 
 async def find_sixtieth_newest(tx: Transaction, plugin_id: int) -> datetime | None:
-    """When the message was stored whose age says whether the hour is full."""
-    at = await tx.scalar(FIND_SIXTIETH_NEWEST, plugin_id=plugin_id, newer=NEW_PER_HOUR_MAX - 1)
+    """When the 60th newest message of the last hour was stored; None while there are fewer."""
+    at = await tx.scalar(
+        FIND_SIXTIETH_NEWEST,
+        plugin_id=plugin_id,
+        since=tx.now - HOUR,
+        newer=NEW_PER_HOUR_MAX - 1,
+    )
     assert at is None or isinstance(at, datetime)
     return at
 
