@@ -146,6 +146,7 @@ GOOD = (
         (lambda raw: raw + b"x" * 1000, True),
         (lambda raw: raw.replace(b"To: b@x.test", b"To: b@@"), True),
         (lambda raw: raw.replace(b"<r@x.test>", b""), True),
+        (lambda raw: raw.replace(b"text/plain;", b"multipart/mixed;"), True),
         (lambda raw: b"hello\r\n" + raw, True),
     ],
 )
