@@ -41,6 +41,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 LOG_BYTES_MAX = 1_000_000
 _POLL_SECONDS = 0.01
+_PROGRAMS = frozenset({"postgres", "initdb"})
 
 SETTINGS = (
     ("listen_addresses", ""),
@@ -250,11 +251,12 @@ async def _clear_remains(data: Path, sockets: Path) -> None:
 
 
 async def _end_processes_in(folder: Path) -> None:
-    """End what a killed parent left at work in a folder of ours."""
-    for orphan in list(_processes_in(folder)):
-        if _send(orphan, signal.SIGKILL):
-            with trio.move_on_after(STOP_SECONDS):
-                await _until_gone(orphan)
+    """End what a killed parent left at work in a folder of ours, and what that starts meanwhile."""
+    with trio.move_on_after(STOP_SECONDS):
+        while orphans := list(_processes_in(folder)):
+            for orphan in orphans:
+                if _send(orphan, signal.SIGKILL):
+                    await _until_gone(orphan)
 
 
 def _read_pid(data: Path) -> int | None:
@@ -266,11 +268,17 @@ def _read_pid(data: Path) -> int | None:
 
 
 def _runs_in(pid: int, data: Path) -> bool:
-    """Whether a process lives with its working folder there, as each process of a server does."""
+    """Whether a process lives, is one of PostgreSQL's and works in a folder, as all of its do.
+
+    Somebody's shell in that folder is neither a server nor to be ended.
+    """
+    process = Path(f"/proc/{pid}")
     if not Path("/proc/self").exists():
         return _alive(pid)
     try:
-        return Path(f"/proc/{pid}/cwd").readlink() == data
+        if process.joinpath("comm").read_text(encoding="utf-8").strip() not in _PROGRAMS:
+            return False
+        return process.joinpath("cwd").readlink() == data
     except OSError:
         return False
 

@@ -172,7 +172,10 @@ async def test_number_of_a_dead_postmaster_is_anothers(made: Path) -> None:
         places = cluster.places
         pid_file = places.data / "postmaster.pid"
         written = pid_file.read_text()
-    stranger = await trio.lowlevel.open_process(["sleep", "60"], **places.switch_user())
+    # It even stands in the data folder, as somebody's shell may.
+    stranger = await trio.lowlevel.open_process(
+        ["sleep", "60"], cwd=places.data, **places.switch_user()
+    )
     try:
         pid_file.write_text(written.replace(written.split("\n")[0], str(stranger.pid), 1))
         places.own(pid_file)
@@ -188,7 +191,7 @@ async def test_killed_in_the_middle_of_initdb(data_dir: Path) -> None:
     """A folder whose making was killed is made again, and what was begun is swept away."""
     async with user_of(data_dir) as maker:
         home = Embedded(data_dir).places.home
-        await until(lambda: any(home.glob("data.new-*/base/*")))
+        await until(lambda: any((new / "base").exists() for new in home.glob("data.new-*")), 60)
         maker.kill()
         await maker.wait()
     assert not (home / "data").exists()
