@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from muster.commands.exits import Exit
-from muster.commands.output import print_json, print_table
+from muster.commands.output import print_json, print_table, shown
 from muster.errors import MusterError
 
 if TYPE_CHECKING:
@@ -67,11 +67,23 @@ def _folder(data_dir: Path | None) -> Iterator[Path]:
 
 
 def _remove_database(data_dir: Path) -> None:
-    # As root the embedded database lives elsewhere, where the user that runs it can reach it.
-    from muster.pg.places import POINTER, find_places
+    # As root it lives elsewhere, where the user that runs it can reach it; and a server that was
+    # killed has left it running.
+    import trio
 
-    if (data_dir / POINTER).exists():
-        shutil.rmtree(find_places(data_dir).home)
+    from muster.pg.embedded import Embedded
+
+    if not data_dir.exists() or not any(data_dir.iterdir()):
+        return
+    cluster = Embedded(data_dir)
+
+    async def stop() -> None:
+        await cluster.join()
+        await cluster.leave()
+
+    if cluster.postmaster is not None:
+        trio.run(stop)
+    shutil.rmtree(cluster.places.home)
 
 
 def _run(work: Callable[[], Awaitable[R]]) -> R | None:
@@ -97,7 +109,10 @@ def _run(work: Callable[[], Awaitable[R]]) -> R | None:
         leaf: BaseException = found
         while isinstance(leaf, BaseExceptionGroup):
             leaf = leaf.exceptions[0]
-        raise MusterError(str(leaf)) from None
+        sentence, *last_words = str(leaf).split("\n")
+        for line in last_words:
+            click.echo(shown(line), err=True)
+        raise MusterError(sentence) from None
 
 
 async def _stop_on_signal(whole: "trio.CancelScope") -> None:

@@ -12,10 +12,27 @@ import attrs
 import pytest
 
 from muster.commands.exits import Exit
+from muster.pg.embedded import Embedded
 from tests.support.waiting import until_blocking
 
 START_SECONDS = 90
 END_SECONDS = 60
+
+
+def processes() -> Iterator[tuple[int, int, str]]:
+    """Every process that lives: its id, its parent's and its command."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        yield int(entry.name), int(parent), command
+
+
+def running_with(words: str) -> list[int]:
+    """The processes that were started with these words."""
+    return [pid for pid, _parent, command in processes() if words in command]
 
 
 @attrs.define
@@ -34,16 +51,7 @@ class Demo:
 
     def children(self) -> dict[int, str]:
         """The children of the demo that live: process id to command."""
-        found = {}
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if int(parent) == self.process.pid:
-                found[int(entry.name)] = command
-        return found
+        return {pid: command for pid, parent, command in processes() if parent == self.process.pid}
 
     def end(self) -> int:
         """Wait for the end and give the exit code."""
@@ -114,16 +122,21 @@ def test_the_loop_runs_without_a_person(tmp_path: Path) -> None:
 
 
 def test_a_part_that_dies_ends_the_demo(demo: Demo) -> None:
-    """The demo says which of its children died, ends the others and removes its folder."""
+    """When the server is killed the demo says so, ends all else and tidies up."""
     until_blocking(lambda: demo.said("Ctrl-C ends the demo."), START_SECONDS)
     children = demo.children()
     assert len(children) == 3
-    agent = next(pid for pid, command in children.items() if "agent run" in command)
-    os.kill(agent, signal.SIGKILL)
+    (folder,) = demo.temporary.iterdir()
+    home = Embedded(folder / "muster").places.home
+    assert running_with(str(home)) != []
+    server = next(pid for pid, command in children.items() if command.endswith(" serve "))
+    os.kill(server, signal.SIGKILL)
     assert demo.end() == Exit.FAILED
-    assert "the agent ended by itself with exit code -9" in demo.output.read_text()
+    assert "the server ended by itself with exit code -9" in demo.output.read_text()
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
     assert list(demo.temporary.iterdir()) == []
+    assert not home.exists()
+    assert running_with(str(home)) == []
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ from muster.clients.demo.children import (
     run,
     running,
 )
+from tests.support.waiting import until
 
 DEADLINE_SECONDS = 20
 
@@ -32,6 +34,15 @@ def is_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+def is_at_work(pid: int) -> bool:
+    """Whether a process lives that is not ours to take note of: a dead one may stay listed."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
 
 
 async def test_a_child_is_heard_and_ended_with_its_block() -> None:
@@ -114,6 +125,33 @@ async def test_a_child_that_dies_ends_the_block_with_its_last_words() -> None:
     assert "exit code 3" in told
     lines = told.splitlines()[1:]
     assert lines == [f"  line {number}" for number in range(99 - COMPLAINTS_MAX, 99)]
+
+
+async def test_nothing_of_a_killed_child_lives_on() -> None:
+    """What a child had started itself is ended with it, when it could not see to that."""
+    numbers: list[int] = []
+    came = trio.Event()
+
+    def hear(line: str) -> None:
+        numbers.append(int(line))
+        came.set()
+
+    source = (
+        "import subprocess, sys, time\n"
+        "heir = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print(heir.pid)\n"
+        "time.sleep(600)"
+    )
+    with trio.fail_after(DEADLINE_SECONDS):
+        async with running(
+            "parent",
+            python(source),
+            environment({}),
+            heard=hear,
+            patience_seconds=DEADLINE_SECONDS,
+        ):
+            await came.wait()
+    await until(lambda: not is_at_work(numbers[0]))
 
 
 async def test_a_heir_of_the_pipes_does_not_hide_a_death() -> None:

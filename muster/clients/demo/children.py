@@ -5,8 +5,10 @@ A child that is told to end and does not is killed; one that ends by itself ends
 says which and what it complained about last.
 """
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import deque
@@ -21,6 +23,7 @@ LINE_BYTES_MAX = 64 * 1024
 COMPLAINTS_MAX = 12
 COMMAND_SECONDS = 60.0
 LAST_WORDS_SECONDS = 1.0
+SWEEP_SECONDS = 2.0
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PYTHONPATH")
 
 
@@ -134,6 +137,15 @@ async def _listen(stream: trio.abc.ReceiveStream | None, heard: Callable[[str], 
         line = rest[:LINE_BYTES_MAX]
 
 
+async def _sweep(group: int) -> None:
+    # A child that was killed, or told to end before it could listen, may have left children of
+    # its own in its group, at work in a folder that is about to go.
+    with trio.move_on_after(SWEEP_SECONDS), contextlib.suppress(ProcessLookupError):
+        while True:
+            os.killpg(group, signal.SIGKILL)
+            await trio.sleep(0.01)
+
+
 async def _end(child: Child) -> None:
     process = child.process
     if process.returncode is None:
@@ -148,6 +160,7 @@ async def _end(child: Child) -> None:
             process.kill()
         await process.wait()
         nursery.cancel_scope.cancel()
+    await _sweep(process.pid)
     for stream in (process.stdout, process.stderr):
         assert stream is not None
         await stream.aclose()
