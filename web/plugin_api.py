@@ -11,7 +11,6 @@ plugins off, credential, shape, idempotency, allowance.
 """
 
 import functools
-from datetime import UTC, datetime
 
 import msgspec
 from quart import Blueprint, Response, current_app, request
@@ -24,6 +23,7 @@ from muster.messages.rules import Post
 from muster.node.node import Node
 from web.auth import prove_plugin
 from web.bodies import ClaimBody, MessageBody, ResultBody, decode, given
+from web.times import read_time, write_time
 
 plugin_api = Blueprint("plugin_api", __name__, url_prefix="/plugin/v1")
 
@@ -36,12 +36,13 @@ async def post_message() -> Response:
     node, headers = _node(), request.scope["headers"]
     principal = await prove_plugin(node, headers)
     body = decode(await _body(), MessageBody)
+    received_at = given(body.received_at)
     post = Post(
         external_id=body.external_id,
         body=body.body,
         sender=given(body.sender),
         subject=given(body.subject),
-        received_at=given(body.received_at),
+        received_at=None if received_at is None else read_time(received_at, field="received_at"),
         no_reply=body.no_reply,
         sender_verified=body.sender_verified,
         thread=given(body.thread),
@@ -68,7 +69,7 @@ async def claim_draft() -> Response:
             "draft_id": claimed.draft_id,
             "message_external_id": claimed.message_external_id,
             "body": claimed.body,
-            "approved_at": rfc3339(claimed.approved_at),
+            "approved_at": write_time(claimed.approved_at),
         },
     )
 
@@ -99,11 +100,6 @@ def answer(status: int, members: dict[str, object]) -> Response:
     )
 
 
-def rfc3339(moment: datetime) -> str:
-    """Write a time as the wire has it: UTC, to the microsecond, with a Z."""
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def _node() -> Node:
     node = current_app.config["MUSTER_NODE"]
     assert isinstance(node, Node)
@@ -117,6 +113,7 @@ async def _body() -> bytes:
 
 
 def _draft_id(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text[:20]) > DRAFT_ID_MAX:
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(DRAFT_ID_MAX))
+    if not digits or int(text) > DRAFT_ID_MAX:
         raise NotFound("There is no such reply that this plugin claimed.")
     return int(text)

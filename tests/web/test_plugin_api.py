@@ -80,6 +80,7 @@ BAD_FIELDS: list[tuple[str, object]] = [
     ("received_at", "yesterday"),
     ("received_at", "2000-01-02T03:04:05"),
     ("received_at", 946782245),
+    ("received_at", "2000-01-02T03:04:05+0530"),
     ("received_at", "0001-01-01T00:00:00+14:00"),
     ("no_reply", "false"),
     ("no_reply", 0),
@@ -132,6 +133,7 @@ async def test_values_at_the_very_edge_are_taken(desk: OpenDesk) -> None:
         b"null",
         b'"text"',
         b'{"external_id":"m1","body":"a","body":"b"}',
+        b'{"external_id":"m1","body":"a","\\ud800":1,"\\ud800":1}',
         b'{"external_id":"m1","body":"\xff"}',
         b'{"external_id":"m1","body":"\\ud800"}',
         b"[" * 100_000,
@@ -237,7 +239,7 @@ async def test_results_that_do_not_fit(desk: OpenDesk) -> None:
             "draft_id": draft_id,
             "status": "pending",
         }
-        for nothing in (draft_id + 1_000_000, 2**63, "0", "-1", "x", "9" * 5000):
+        for nothing in (draft_id + 1_000_000, 2**63, "0", "-1", "x", "9" * 5000, "0" * 5000 + "1"):
             assert (await at.send(f"drafts/{nothing}/result", {"ok": True})).status_code == 404
         await approve(at, draft_id)
         assert (await at.report(draft_id, ok=True)).status_code == 409
