@@ -1,0 +1,95 @@
+"""No statement of muster's walks a whole large table: pinned at 100,000 rows of each."""
+
+import re
+
+import pytest
+
+from muster.pg.driver import Connection
+from muster.pg.query import Query
+from tests.support.cluster import OwnDatabase
+from tests.test_sql import QUERIES
+
+ROWS = 100_000
+LARGE = ("messages", "drafts", "audit", "credentials", "reports")
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+_DECLARED = {"now": "timestamptz", "owner_id": "bigint"}
+
+# What runs as System, across owners; the rest runs as one owner, whose rows the policies add.
+AS_SYSTEM = ("muster.drafts.due.", "muster.credentials.operations.KNOCK")
+
+FILL = f"""
+insert into users (id, name, email, password_hash, created_at)
+select n, 'user-' || n, 'x', 'x', now() from generate_series(1, 200) n;
+insert into plugins (owner_id, name, label, scope, created_at)
+select n, 'mail', 'Mail', 'mail', now() from generate_series(1, 200) n;
+insert into agents (owner_id, name, chief, provisioned, created_at)
+select n, 'helper', true, true, now() from generate_series(1, 200) n;
+insert into credentials (owner_id, kind, holder_id, sha256, created_at)
+select 1 + n % 200, 'mpl_', 1 + n % 200, sha256(n::text::bytea), now()
+from generate_series(1, {ROWS}) n;
+insert into messages (owner_id, plugin_id, external_id, body, no_reply, sender_verified,
+                      human_conversation, created_at, state, attempts, agent_id, epoch,
+                      delivering_at, settled_at)
+select p.owner_id, p.id, 'm' || n, 'hello', false, false, false, now() - n * interval '1 minute',
+       'delivered', 1, a.id, 1, now(), now()
+from generate_series(1, {ROWS}) n
+join plugins p on p.owner_id = 1 + n % 200 join agents a on a.owner_id = p.owner_id;
+insert into drafts (owner_id, message_id, plugin_id, agent_id, body, body_sha256, state, created_at,
+                    expires_at, approved_at, claimed_at, lease_expires_at, reported_at)
+select owner_id, id, plugin_id, agent_id, 'x', sha256('x'), 'sent', created_at,
+       created_at + interval '7 days', now(), now(), now(), now()
+from messages;
+insert into audit (owner_id, at, actor, via, action, subject, data)
+select 1 + n % 200, now(), 'muster', 'muster', 'plugin.delivered', 'message:' || n, '{{}}'
+from generate_series(1, {ROWS}) n;
+insert into reports (node, at, path, event, data)
+select 'n', now(), 'root', 'started', '{{}}' from generate_series(1, {ROWS}) n;
+analyze;
+"""
+
+
+def explained(query: Query) -> str:
+    """The EXPLAIN of a statement's generic plan, as the server makes it for a prepared one."""
+    names = list(dict.fromkeys(_PARAMETER.findall(query.text)))
+
+    def numbered(found: re.Match[str]) -> str:
+        cast = _DECLARED.get(found[1])
+        number = f"${names.index(found[1]) + 1}"
+        return f"{number}::{cast}" if cast else number
+
+    body = _PARAMETER.sub(numbered, query.text).replace("%%", "%")
+    return f"explain (generic_plan) {body}"
+
+
+@pytest.fixture
+async def filled(own_database: OwnDatabase) -> OwnDatabase:
+    """A database with many rows of many owners."""
+    admin = await Connection.open(own_database.admin_url)
+    try:
+        await admin.script("set search_path = muster")
+        await admin.script(FILL)
+    finally:
+        admin.close()
+    return own_database
+
+
+WITHOUT_AN_INDEX = Query("select id from messages where epoch = %(x)s")
+
+
+async def test_no_statement_walks_a_large_table(filled: OwnDatabase) -> None:
+    """Every Query's plan reaches the large tables by an index; a planted one does not."""
+    connection = await Connection.open(filled.app_url)
+    walks = {}
+    planted = {"muster.drafts.due.PLANTED": WITHOUT_AN_INDEX}
+    try:
+        for name, query in {**QUERIES, **planted}.items():
+            role = "; set local role muster_system" if name.startswith(AS_SYSTEM) else ""
+            await connection.script(f"begin; set local muster.owner_id = '7'{role}")
+            plan = await connection.script(explained(query))
+            await connection.script("rollback")
+            walked = re.findall(r"Seq Scan on (\w+)", "\n".join(line for (line,) in plan))
+            if set(walked) & set(LARGE):
+                walks[name] = plan
+    finally:
+        connection.close()
+    assert walks.keys() == planted.keys(), walks
