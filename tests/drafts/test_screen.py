@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from muster.drafts.screen import BLANKS, UNSHOWABLE, Finding, fold, screen
 from muster.ids import CredentialKind, new_token
 
-DENIED = frozenset({"acme", "Project Straße", "node-7"})
+DENIED = frozenset({"acme", "Project Straße", "node-7", "蓝鸟", "ромашка"})
 
 
 def look(text: str) -> Finding | None:
@@ -39,6 +39,9 @@ ORDINARY = [
     "Our acmes and anode-75.",
     "and/or, #137, PR-137, @ada, C:\\temp",
     "256.1.2.3 and 1.2.3.4.5",
+    "我们用v1.2.3。AI是未来。IT部门10:30开会",
+    "\u2122\ufe0f \u2139\ufe0f 1\ufe0f\u20e3 \u00a9\ufe0f",
+    "ns::add, Re:added::b, x:12:34:56, ромашками",
     "...and so on... a..b a.-b",
     "",
 ]
@@ -107,6 +110,25 @@ REFUSED = [
     ("ﬁne: project strasse", "deny_word", 6),
     ("ß PROJECT STRASSE", "deny_word", 2),
     ("on node-7.", "deny_word", 3),
+    # Where nobody writes a space.
+    ("\u670d\u52a1\u566810.0.0.1\u6b63\u5e38", "ip_address", 3),
+    ("\u5730\u5740fe80::1\u3067\u3059", "ip_address", 2),
+    ("\u8bbf\u95eeexample.com\u4e86\u89e3", "host_name", 2),
+    ("\u5728localhost\u4e0a", "host_name", 1),
+    ("\u4ee4\u724cmpl_abcdefgh", "credential", 2),
+    ("\u8054\u7cfbacme\u516c\u53f8", "deny_word", 2),
+    ("联系蓝鸟公司", "deny_word", 2),
+    ("Наша Ромашка.", "deny_word", 5),
+    ("project \n strasse", "deny_word", 0),
+    # A word with a colon before an address, a sentence that goes on behind one.
+    ("[IPv6:2001:db8::1]", "ip_address", 6),
+    ("ip:fe80::1.Thanks", "ip_address", 3),
+    # Marks that show as nothing.
+    ("at 10.0.0\ufe0f.1", "ip_address", 3),
+    ("\ufe0fexample.co\u034fm", "host_name", 1),
+    ("a1" * 15 + "\U000e0100" + "b2" * 4, "credential", 0),
+    ("kube\u180bctl", "infrastructure_word", 0),
+    ("ac\ufe0eme", "deny_word", 0),
 ]
 
 
@@ -182,7 +204,10 @@ def test_prose_passes(text: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["x", "a.", "a:", "1.", "1.2.3.", "eyJ-", "-----BEGIN ", "aA", "mpl_", "a-", "x..", "::", "/+"],
+    [
+        *("x", "a.", "a:", "1.", "1.2.3.", "eyJ-", "-----BEGIN ", "aA", "mpl_", "a-", "x.."),
+        *("::", "/+", "g:1:", "了a.", "\ufe0f1."),
+    ],
 )
 def test_no_text_takes_long(piece: str) -> None:
     """The worst texts of 16 KiB are judged in a fraction of a second: no pattern backtracks."""
