@@ -17,6 +17,7 @@ from tests.support.imports import (
     import_graph,
     list_imports,
     read_sources,
+    within,
 )
 
 # Each rule with an import that breaks it: (rule, importer, what it says).
@@ -56,6 +57,9 @@ PLANTED = [
     ("_only_commands_wire", "muster.chief.actor", "from muster.node import fanout"),
     ("_only_commands_wire", "web.plugin_api", "from muster.clients.plugin import wire"),
     ("_only_commands_wire", "muster.node.tree", "from muster.commands import session"),
+    ("_server_calls_nobody", "muster.chief.actor", "import httpx2"),
+    ("_server_calls_nobody", "muster.node.tree", "from urllib import request"),
+    ("_server_calls_nobody", "web.plugin_api", "from trio import open_tcp_stream"),
 ]
 FINE = [
     ("muster.drafts.rules", "import enum\nimport attrs\nfrom muster.outcomes import Changed"),
@@ -82,8 +86,12 @@ MODULES = (
 )
 
 
+@pytest.mark.rule(1)
 def test_nobody_imports_from_a_higher_floor() -> None:
-    """Every import in the house keeps the rules about floors, doors, clients and purity."""
+    """Every import in the house keeps the rules about floors, doors, clients and purity.
+
+    One of them keeps all that could call a plugin out of the server.
+    """
     sources = read_sources()
     wrong = [
         sentence
@@ -92,6 +100,19 @@ def test_nobody_imports_from_a_higher_floor() -> None:
         for sentence in broken(found)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.rule(1)
+def test_the_server_dials_nobody() -> None:
+    """Outside of clients and commands nothing calls a function that opens a connection."""
+    dials = re.compile(r"\b(open_tcp_stream|open_ssl_over_tcp_stream|open_unix_socket)\b")
+    assert dials.search("await trio.open_tcp_stream(host, port)")
+    wrong = [
+        module
+        for module, source in read_sources(("actors", "muster", "web")).items()
+        if not within(module, "muster.clients", "muster.commands") and dials.search(source)
+    ]
+    assert wrong == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

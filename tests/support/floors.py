@@ -21,6 +21,11 @@ DEAD = {
     "unittest.mock": "the real thing, or a fake that behaves",
     "mock": "the real thing, or a fake that behaves",
 }
+# Ways to call another machine.
+DIALLING = frozenset(
+    {"ftplib", "http.client", "httpx2", "imaplib", "poplib", "smtplib", "trio_websocket"}
+    | {"urllib.request", "xmlrpc.client"}
+)
 
 
 def broken(found: Import) -> list[str]:
@@ -173,6 +178,17 @@ def _only_commands_wire(found: Import) -> str | None:
     return None
 
 
+def _server_calls_nobody(found: Import) -> str | None:
+    if within(found.importer, "muster.clients", "muster.commands", "bench"):
+        return None
+    taken = {found.module, *(f"{found.module}.{name}" for name in found.names)}
+    dialled = any(within(module, way) for module in taken for way in DIALLING)
+    by_trio = found.module == "trio" and any(name.startswith("open_") for name in found.names)
+    if dialled or by_trio:
+        return "plugins and agents call the server; it opens a connection to its database alone"
+    return None
+
+
 RULES: tuple[Callable[[Import], str | None], ...] = (
     _names_in_full,
     _nothing_dead,
@@ -188,4 +204,5 @@ RULES: tuple[Callable[[Import], str | None], ...] = (
     _doors_have_no_sql,
     _clients_are_another_program,
     _only_commands_wire,
+    _server_calls_nobody,
 )

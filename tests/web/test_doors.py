@@ -84,6 +84,10 @@ async def test_each_credential_opens_its_own_doors_alone(desk: OpenDesk) -> None
                     answer = await client.request(method, path, headers=headers)
                     assert answer.status_code == 401, (method, path)
                     assert error_of(answer)["code"] == "credential_not_allowed"
+            for tokens in ((agent_token, at.plugin_token), (at.plugin_token, agent_token)):
+                both = [("Authorization", f"Bearer {token}") for token in tokens]
+                answer = await client.post("/mcp", json={}, headers=both)
+                assert error_of(answer)["code"] == "credential_not_allowed"
             answer = await client.post(
                 "/mcp", json={}, headers={"Authorization": "Bearer mst_" + "a" * 43}
             )
