@@ -18,8 +18,12 @@ Hypercorn 0.18 (tests/web pins each of these):
 - goes on collecting a message that was already too large, and inflates compressed ones without a
   limit. Here the first ends the connection and compression is not offered.
 - answers a malformed head without a word. Here every refusal is JSON.
+- takes a body's length from chunks when the head also gives one. A proxy in front may believe the
+  other, and then the bytes between are a request of somebody else's; here that is 400.
+- takes any Host, and Quart then breaks on one whose labels are no name. Here that is 400.
 """
 
+import re
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -40,12 +44,18 @@ from web.asgi import PeerGone
 from web.errors import error_body, error_headers
 from web.line import Line
 
+HOST_BYTES_MAX = 255 + len(":65535")
 REFUSALS = {
     400: ("malformed_request", "The request is not valid HTTP."),
     408: ("request_timeout", "The head of the request did not arrive in time."),
     431: ("head_too_large", "The head of the request is too large."),
     505: ("http_version", "This server speaks HTTP/1.1 only."),
 }
+
+
+# RFC 3986, 3.2.2, and the lengths of RFC 1035; an empty one is allowed (RFC 9110, 7.2).
+_LABEL = r"[A-Za-z0-9_~!$&'()*+,;=%-]{1,63}"
+_HOST = re.compile(rf"(\[[0-9A-Fa-f:.]+\]|({_LABEL}(\.{_LABEL})*\.?)?)(:[0-9]{{0,5}})?".encode())
 
 
 class Refusal(Exception):
@@ -123,6 +133,7 @@ class Http1(H11Protocol):
         super().__init__(*args)
         self.line = line
         self._held_head = b""
+        self._asked_for_head = False
         self.connection = _Parser(
             h11.SERVER, max_incomplete_event_size=self.config.h11_max_incomplete_size
         )
@@ -171,6 +182,7 @@ class Http1(H11Protocol):
                 await self.can_read.clear()
                 await self.can_read.wait()
             elif isinstance(event, h11.Request):
+                self._asked_for_head = event.method == b"HEAD"
                 await self.send(Updated(idle=False))
                 await self._check_protocol(event)
                 await self._create_stream(event)
@@ -207,6 +219,8 @@ class Http1(H11Protocol):
     async def _check_protocol(self, event: h11.Request) -> None:
         if event.http_version not in {b"1.0", b"1.1"}:
             raise Refusal(505)
+        if not _is_sound_head(event):
+            raise Refusal(400)
 
     async def _create_stream(self, request: h11.Request) -> None:
         target = _origin_form(request.target)
@@ -247,8 +261,22 @@ class Http1(H11Protocol):
         )
         # In one piece and without a wait in between, so that no handler's answer can mix with it.
         self.line.refused = True
+        # To HEAD the body is only announced; in no other state is a request still unanswered.
+        if self._asked_for_head and self.connection.our_state is h11.SEND_RESPONSE:
+            body = b""
         events = (response, h11.Data(data=body), h11.EndOfMessage())
         await self.send(RawData(b"".join(self.connection.send(event) for event in events)))
+
+
+def _is_sound_head(request: h11.Request) -> bool:
+    """Whether all readers of the head agree where its body ends, and its Host can be one."""
+    headers = dict(request.headers)
+    if b"transfer-encoding" in headers and (
+        b"content-length" in headers or request.http_version == b"1.0"
+    ):
+        return False
+    host = headers.get(b"host", b"")
+    return len(host) <= HOST_BYTES_MAX and _HOST.fullmatch(host) is not None
 
 
 def _wants_websocket(request: h11.Request) -> bool:

@@ -132,6 +132,18 @@ async def _socket_never_reads(floor: Floor) -> None:
     client.leave()
 
 
+async def _refused_heads(floor: Floor) -> None:
+    """A refused HEAD, also behind one that was served, has an answer without a body."""
+    served = b"HEAD /healthz HTTP/1.1\r\nHost: test\r\n\r\n"
+    for refused in (b"HEAD /%ff HTTP/1.1\r\nHost: test\r\n\r\n", b"HEAD / HTTP/9.9\r\n\r\n"):
+        answer = await _say(floor, refused, waits=True)
+        assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 505 ")), answer
+        assert answer.endswith(b"\r\n\r\n"), answer
+    answer = await _say(floor, served + b"no head\r\n\r\n", waits=True)
+    assert b"HTTP/1.1 400 " in answer, answer
+    assert answer.endswith(b"}"), answer
+
+
 async def _slow_head(floor: Floor) -> None:
     client = await floor.open()
     await client.send(b"GET /healthz HTTP/1.1\r\nHost: te")
@@ -248,6 +260,20 @@ ATTACKS: dict[str, Attack] = {
     ),
     "handshake of HTTP/1.0": _bytes(HANDSHAKE.replace(b"1.1", b"1.0") + b"\r\n", b"HTTP/1.1 400"),
     "handshake with a body": _bytes(HANDSHAKE + b"Content-Length: 5\r\n\r\nhello"),
+    "chunks by HTTP/1.0": _bytes(
+        POST.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 400 ",
+    ),
+    "Host with an empty label": _bytes(
+        b"GET /healthz HTTP/1.1\r\nHost: a..b\r\n\r\n", b"HTTP/1.1 400 "
+    ),
+    "Host with a long label": _bytes(
+        b"GET /healthz HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"a" * 64), b"HTTP/1.1 400 "
+    ),
+    "Host that is no name": _bytes(
+        b"GET /healthz HTTP/1.1\r\nHost: \xff\r\n\r\n", b"HTTP/1.1 400 "
+    ),
+    "HEAD that is refused": _refused_heads,
     "unmasked frame": _bytes(HANDSHAKE + b"\r\n\x81\x02hi", b"HTTP/1.1 101"),
     "reserved bits": _bytes(HANDSHAKE + b"\r\n\xf1\x82\0\0\0\0hi", b"HTTP/1.1 101"),
     "frame of 2^63 bytes": _bytes(HANDSHAKE + b"\r\n\x81\xff\x80" + b"\0" * 11, b"HTTP/1.1 101"),
@@ -284,7 +310,7 @@ ATTACKS: dict[str, Attack] = {
     ),
     "length and chunks": _bytes(
         POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"HTTP/1.1 200",
+        b"HTTP/1.1 400 ",
     ),
     "chunk size of nonsense": _bytes(
         POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello", b"HTTP/1.1 400"
