@@ -14,22 +14,21 @@ from quart import Response
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
 
-from muster.errors import (
-    Invalid,
-    MusterError,
-    NotFound,
-    Refused,
-    TooMany,
-    Unauthorized,
-    Unavailable,
-)
+from muster.errors import MusterError
 from muster.ids import CredentialKind, kind_of
 from muster.node.node import Node
 from web.agent_socket import agent_socket
 from web.asgi import ASGIApp, Receive, Scope, Send
 from web.auth import bearer_tokens
 from web.body_reader import body_reader
-from web.errors import error_body, refuse_socket, send_error
+from web.errors import (
+    error_body,
+    refusal_body,
+    refusal_headers,
+    refuse_socket,
+    send_error,
+    status_of,
+)
 from web.health import health
 from web.mcp.agents import AgentDoor, open_agent_door
 from web.plugin_api import plugin_api
@@ -38,15 +37,6 @@ KIB = 1024
 BODY_BYTES_MAX = 64 * KIB
 BODY_BYTES_MAX_BY_PATH = {"/plugin/v1/messages": 256 * KIB, "/mcp": 256 * KIB}
 PLUGIN_PREFIX = "/plugin/v1/"
-
-_STATUSES: tuple[tuple[type[MusterError], HTTPStatus], ...] = (
-    (Invalid, HTTPStatus.BAD_REQUEST),
-    (Unauthorized, HTTPStatus.UNAUTHORIZED),
-    (NotFound, HTTPStatus.NOT_FOUND),
-    (Refused, HTTPStatus.CONFLICT),
-    (TooMany, HTTPStatus.TOO_MANY_REQUESTS),
-    (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),
-)
 
 
 @asynccontextmanager
@@ -85,16 +75,10 @@ def make_quart(node: Node) -> QuartTrio:
 
 async def refuse(error: MusterError) -> Response:
     """Answer with the one shape of an error; the class decides the status."""
-    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
-    body = error_body(error.code, error.sentence, field=error.field, facts=error.facts)
-    answer = Response(body, status=status, content_type="application/json")
+    body = refusal_body(error)
+    answer = Response(body, status=status_of(error), content_type="application/json")
     answer.headers["Cache-Control"] = "no-store"
-    if isinstance(error, TooMany):
-        answer.headers["Retry-After"] = str(error.retry_after_seconds)
-    if isinstance(error, Unauthorized):
-        answer.headers["WWW-Authenticate"] = "Bearer"
-    if isinstance(error, Unavailable):
-        answer.headers["Retry-After"] = "1"
+    answer.headers.update(refusal_headers(error))
     return answer
 
 

@@ -5,12 +5,34 @@ and further members where the refusal has facts of its own. The slug is the cont
 """
 
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 
 import msgspec
 
+from muster.errors import (
+    Invalid,
+    MusterError,
+    NotFound,
+    OutcomeUnknown,
+    Refused,
+    TooMany,
+    Unauthorized,
+    Unavailable,
+)
 from web.asgi import Send
 
 Headers = Iterable[tuple[bytes, bytes]]
+
+AWAY = "The database is away or too busy; nothing was done. Come again."
+
+_STATUSES: tuple[tuple[type[MusterError], HTTPStatus], ...] = (
+    (Invalid, HTTPStatus.BAD_REQUEST),
+    (Unauthorized, HTTPStatus.UNAUTHORIZED),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (Refused, HTTPStatus.CONFLICT),
+    (TooMany, HTTPStatus.TOO_MANY_REQUESTS),
+    (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -57,6 +79,54 @@ async def send_error(
     }
     await send(head)
     await send({"type": "http.response.body", "body": body})
+
+
+def status_of(error: MusterError) -> HTTPStatus:
+    """Return the status of a refusal, by its class."""
+    return next(status for kind, status in _STATUSES if isinstance(error, kind))
+
+
+def sentence_of(error: MusterError) -> str:
+    """Return what a client is told.
+
+    Of a database that is away it is told no more than that: the driver's own words name hosts,
+    paths and parts of statements.
+    """
+    if isinstance(error, Unavailable) and not isinstance(error, OutcomeUnknown):
+        return AWAY
+    return error.sentence
+
+
+def refusal_body(error: MusterError) -> bytes:
+    """Return the JSON of a refusal."""
+    return error_body(error.code, sentence_of(error), field=error.field, facts=error.facts)
+
+
+def refusal_headers(error: MusterError) -> dict[str, str]:
+    """Return the headers that a refusal has beside those of every error."""
+    match error:
+        case TooMany():
+            return {"Retry-After": str(error.retry_after_seconds)}
+        case Unauthorized():
+            return {"WWW-Authenticate": "Bearer"}
+        case Unavailable():
+            return {"Retry-After": "1"}
+        case _:
+            return {}
+
+
+async def send_refusal(send: Send, error: MusterError) -> None:
+    """Answer an HTTP request with a refusal."""
+    extra = refusal_headers(error).items()
+    await send_error(
+        send,
+        status_of(error),
+        error.code,
+        sentence_of(error),
+        field=error.field,
+        facts=error.facts,
+        headers=[(name.lower().encode(), value.encode()) for name, value in extra],
+    )
 
 
 async def refuse_socket(send: Send, status: int, code: str, sentence: str) -> None:

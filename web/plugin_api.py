@@ -62,7 +62,7 @@ async def claim_draft() -> Response:
     prove_again = functools.partial(prove_plugin, node, headers)
     claimed = await node.claim(principal, wait_seconds, prove_again)
     if claimed is None:
-        return Response(b"", status=204)
+        return _nothing()
     return answer(
         200,
         {
@@ -98,6 +98,13 @@ def answer(status: int, members: dict[str, object]) -> Response:
         content_type="application/json",
         headers={"Cache-Control": "no-store"},
     )
+
+
+def _nothing() -> Response:
+    """Answer 204, which has no body and so no header that speaks of one (RFC 9110, 8.6)."""
+    empty = Response(b"", status=204, headers={"Cache-Control": "no-store"})
+    del empty.headers["Content-Type"], empty.headers["Content-Length"]
+    return empty
 
 
 def _node() -> Node:

@@ -87,8 +87,9 @@ class Node:
             try:
                 async with self.db.transaction(NodePrincipal()) as tx:
                     await tx.scalar(_ALIVE)
-            except Unavailable as away:
-                reasons.append(f"the database is away: {away.sentence}")
+            except Unavailable:
+                # Without the driver's words: whoever asks has shown no credential.
+                reasons.append("the database is away")
         if patience.cancelled_caught:
             reasons.append(f"the database did not answer within {READY_SECONDS:g} s")
         missing = [path for path in _NEEDED if not self.tree.address(path).reachable]

@@ -6,8 +6,8 @@ asks again. Arguments are decoded strictly, as bodies are; a refusal is a failed
 whose text and structure are `{"error", "refused", …}`, so that a model can read what to change.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import attrs
@@ -16,15 +16,17 @@ import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
 
+from actors import Event
 from muster.chief import tools as chief_tools
-from muster.errors import MusterError, Unauthorized
+from muster.errors import MusterError, Unauthorized, Unavailable
 from muster.node.node import Node
 from muster.principals import Agent
 from web.asgi import Receive, Scope, Send
 from web.auth import prove_agent
 from web.bodies import explain
-from web.errors import send_error
+from web.errors import send_error, send_refusal, sentence_of
 
 PRINCIPAL = "muster.principal"
 
@@ -42,14 +44,18 @@ class AgentDoor:
         """Serve one request of an agent's."""
         try:
             scope[PRINCIPAL] = await prove_agent(self.node, scope["headers"])
-        except Unauthorized as refusal:
-            await send_error(send, 401, refusal.code, refusal.sentence)
+        except (Unauthorized, Unavailable) as refusal:
+            await send_refusal(send, refusal)
             return
         if scope["method"] != "POST":
             # There is no session to end and no stream of the server's own to read.
             sentence = "This door takes POST alone."
             allow = [(b"allow", b"POST")]
             await send_error(send, 405, "method_not_allowed", sentence, headers=allow)
+            return
+        if not _is_json(scope):
+            sentence = "The body must be application/json."
+            await send_error(send, 415, "unsupported_media_type", sentence)
             return
         await self.manager.handle_request(scope, receive, send)
 
@@ -59,18 +65,42 @@ async def open_agent_door(node: Node) -> AsyncIterator[AgentDoor]:
     """Open the door for the length of the block."""
 
     async def list_tools(context: Context, _params: Any) -> types.ListToolsResult:
-        offered = await _offered(node, _agent(context))
-        return types.ListToolsResult(tools=[_describe(tool) for tool in offered])
+        with _contained(node, "tools/list"):
+            offered = await _offered(node, _agent(context))
+            return types.ListToolsResult(tools=[_describe(tool) for tool in offered])
 
     async def call_tool(
         context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        return await _call(node, _agent(context), params.name, params.arguments or {})
+        with _contained(node, "tools/call"):
+            return await _call(node, _agent(context), params.name, params.arguments or {})
 
     server: Server[Any] = Server("muster", on_list_tools=list_tools, on_call_tool=call_tool)
     manager = StreamableHTTPSessionManager(server, stateless=True)
     async with manager.run():
         yield AgentDoor(node, manager)
+
+
+@contextmanager
+def _contained(node: Node, method: str) -> Iterator[None]:
+    """Let nothing but words of ours out of a handler; what crashed it becomes a report.
+
+    The library would tell the agent the text of any exception, with the SQL that it quotes.
+    """
+    try:
+        yield
+    except MusterError as refusal:
+        raise MCPError(types.INTERNAL_ERROR, sentence_of(refusal)) from refusal
+    except Exception as crash:  # a tool call is a child task, as a request is
+        node.log.report(f"root/web/mcp {method}", Event.CRASHED, reason="crash", error=crash)
+        sentence = "Something broke on our side; it was reported."
+        raise MCPError(types.INTERNAL_ERROR, sentence) from crash
+
+
+def _is_json(scope: Scope) -> bool:
+    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+    kind, _, _ = b", ".join(kinds).partition(b";")
+    return kind.strip().lower() == b"application/json"
 
 
 def _agent(context: Context) -> Agent:
@@ -100,7 +130,10 @@ def _describe(tool: chief_tools.Tool) -> types.Tool:
 async def _call(
     node: Node, agent: Agent, name: str, arguments: Mapping[str, object]
 ) -> types.CallToolResult:
-    offered = {tool.name: tool for tool in await _offered(node, agent)}
+    try:
+        offered = {tool.name: tool for tool in await _offered(node, agent)}
+    except MusterError as refusal:
+        return _refused(refusal)
     tool = offered.get(name)
     if tool is None:
         return _failed({"error": f"You have no tool named {name[:100]!r}.", "refused": "no_tool"})
@@ -120,7 +153,7 @@ async def _call(
 
 
 def _refused(refusal: MusterError) -> types.CallToolResult:
-    members: dict[str, object] = {**refusal.facts, "error": refusal.sentence}
+    members: dict[str, object] = {**refusal.facts, "error": sentence_of(refusal)}
     members["refused"] = refusal.code
     if refusal.field is not None:
         members["field"] = refusal.field

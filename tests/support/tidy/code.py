@@ -11,7 +11,12 @@ from tests.support.tidy.text import NO_SQL_CLOCK, SQL_CLOCK
 Check = Callable[[Source], Found]
 FUNCTION_LINES_MAX = 60
 # A child's crash becomes a report there: of actors, of a connection, of a request's handler.
-MAY_CATCH_ALL = ("actors/supervisor.py", "web/serve.py", "web/handlers.py")
+MAY_CATCH_ALL = (
+    "actors/supervisor.py",
+    "web/serve.py",
+    "web/handlers.py",
+    "web/mcp/agents.py",
+)
 MAY_CATCH_CANCELLED = ("actors/supervisor.py", "muster/pg/driver.py")
 
 
