@@ -204,8 +204,9 @@ async def write_json_lines(
     """Write each report of `events` to `stream` as a line of JSON; once cancelled, the rest too.
 
     Writing happens in a thread, because a full pipe would hold the loop; reports that come
-    meanwhile wait in a ring. A reader that went away in mid-line holds nobody either: at the end it
-    has LAST_WORDS_SECONDS. Run it around the tree, not in it, to see the tree's own end.
+    meanwhile wait in a ring. What the stream refuses (its reader has left) is dropped. A reader
+    that stops in mid-line holds nobody either: at the end it has LAST_WORDS_SECONDS. Run it around
+    the tree, not in it, to see the tree's own end.
     """
     with log.subscribe() as subscription:
         told = 0
@@ -229,8 +230,12 @@ def _lines(reports: list[Report], events: Container[Event]) -> list[str]:
 
 
 def _write(stream: TextIO, lines: deque[str]) -> None:
-    # An abandoned thread may take from the same queue, so ask for a line instead of counting them.
-    with contextlib.suppress(IndexError):
-        while True:
-            stream.write(lines.popleft() + "\n")
-    stream.flush()
+    try:
+        # An abandoned thread may take from the same queue: ask for a line instead of counting them.
+        with contextlib.suppress(IndexError):
+            while True:
+                stream.write(lines.popleft() + "\n")
+        stream.flush()
+    except OSError:
+        # Its reader has left or its disk is full: no reason to end whoever is being reported on.
+        lines.clear()

@@ -128,6 +128,11 @@ class Gateway:
                 await self._tell_cancel(turn.turn_id)
         return in_hand.ended or Ended.UNPROVEN
 
+    async def cancel_turn(self) -> None:
+        """Tell the agent to stop the turn in hand, if there is one; its answer still counts."""
+        if self._in_hand is not None and not self._closed:
+            await self._tell_cancel(self._in_hand.turn_id)
+
     async def read(self) -> None:
         """Take the agent's frames until the peer is gone, which raises an OSError.
 
@@ -215,6 +220,12 @@ class Gateways:
         """Wait until no agent here has a turn in hand."""
         for gateway in tuple(self._by_agent.values()):
             await gateway.until_idle()
+
+    async def cancel_turns(self) -> None:
+        """Tell every agent here to stop its turn; those that do not read are not waited for."""
+        async with trio.open_nursery() as nursery:
+            for gateway in tuple(self._by_agent.values()):
+                nursery.start_soon(gateway.cancel_turn)
 
     def enter(self, gateway: Gateway) -> None:
         """Put `gateway` in the place of any older connection of its agent."""

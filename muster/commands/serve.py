@@ -5,14 +5,19 @@
     {"event":"stopped"}                                       last
 
 Order of a stop (design.md, section 5): drain, stop accepting, actors leaf first, pool, PostgreSQL.
-A second signal cuts the drain short.
+A second signal cuts the drain short; further ones change nothing, for the rest has its own bounds.
+A signal that comes before the server is ready ends its start.
+
+Whoever does not read stdout or stderr, or has left, misses lines and holds nothing up.
 """
 
+import io
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 
 POOL_SIZE = 10
 GRACE_SECONDS = 3.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @click.command()
@@ -64,9 +70,38 @@ class _Relay:
             self.node.publish(hints)
 
 
+class _Stop:
+    """What each signal asks for, from the first moment to the last."""
+
+    def __init__(self) -> None:
+        import trio
+
+        self.starting = trio.CancelScope()
+        self.ready = False
+        self.asked = trio.Event()
+        self.again = trio.Event()
+        # What stands before the receiver's handlers is what comes back after them, and there Trio
+        # delivers anew what nobody took: by default that would kill a server that is as good as
+        # over.
+        for number in _SIGNALS:
+            signal.signal(number, self._note)
+
+    def _note(self, _number: int, _frame: object) -> None:
+        self.starting.cancel()
+
+    async def heed(self, signals: "AsyncIterator[int]") -> None:
+        """Take signals as they come. They are taken to the end, or one would kill the process."""
+        async for _ in signals:
+            if not self.ready:
+                self.starting.cancel()
+            elif not self.asked.is_set():
+                self.asked.set()
+            else:
+                self.again.set()
+
+
 async def _serve(config: "Config") -> None:
     import secrets
-    import sys
 
     import trio
 
@@ -75,24 +110,30 @@ async def _serve(config: "Config") -> None:
     from muster.node.node import Node
     from muster.pg import boot
 
-    log, relay = Log(), _Relay()
+    log, relay, stop = Log(), _Relay(), _Stop()
     failure: Exception | None = None
-    async with trio.open_nursery() as talk:
-        talk.start_soon(write_json_lines, log, sys.stderr, _shown(config.log_level))
-        try:
-            async with boot.open_store(
-                database_url=config.database_url,
-                database_app_url=config.database_app_url,
-                data_dir=config.data_dir,
-                publish=relay.publish,
-                pool_size=POOL_SIZE,
-            ) as (db, facts):
-                node = Node(node_id=secrets.token_hex(8), config=config, db=db, log=log)
-                relay.node = node
-                await _run(node, facts)
-        except (MusterError, OSError) as error:
-            failure = error
-        talk.cancel_scope.cancel()
+    with _own_stderr() as stderr, trio.open_signal_receiver(*_SIGNALS) as signals:
+        async with trio.open_nursery() as talk:
+            talk.start_soon(write_json_lines, log, stderr, _shown(config.log_level))
+            talk.start_soon(stop.heed, signals)
+            try:
+                with stop.starting:
+                    async with boot.open_store(
+                        database_url=config.database_url,
+                        database_app_url=config.database_app_url,
+                        data_dir=config.data_dir,
+                        publish=relay.publish,
+                        pool_size=POOL_SIZE,
+                    ) as (db, facts):
+                        node = Node(node_id=secrets.token_hex(8), config=config, db=db, log=log)
+                        relay.node = node
+                        await _run(node, facts, stop)
+            except (MusterError, OSError) as error:
+                failure = error
+            talk.cancel_scope.cancel()
+    for number in _SIGNALS:
+        # Python sets its own handlers back while it ends, and ignored signals stay ignored.
+        signal.signal(number, signal.SIG_IGN)
     if isinstance(failure, OSError):
         raise click.ClickException(f"The address {_bind(config)} cannot be served: {failure}")
     if failure is not None:
@@ -100,7 +141,7 @@ async def _serve(config: "Config") -> None:
     _say("stopped")
 
 
-async def _run(node: "Node", facts: "AdminFacts") -> None:
+async def _run(node: "Node", facts: "AdminFacts", stop: _Stop) -> None:
     """Build the tree, serve as its body, and drain on a signal."""
     import functools
 
@@ -131,7 +172,7 @@ async def _run(node: "Node", facts: "AdminFacts") -> None:
         )
         port = await doors.start(start)
         node.config = node.config.listening_on(port)
-        doors.start_soon(_stop_on_signal, node, shutdown)
+        doors.start_soon(_until_stopped, node, stop, shutdown)
 
 
 def _database_children(node: "Node", facts: "AdminFacts") -> "list[ChildSpec]":
@@ -158,32 +199,32 @@ def _database_children(node: "Node", facts: "AdminFacts") -> "list[ChildSpec]":
     return children
 
 
-async def _stop_on_signal(node: "Node", shutdown: "trio.Event") -> None:
+async def _until_stopped(node: "Node", stop: _Stop, shutdown: "trio.Event") -> None:
     import gc
 
     import trio
 
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        gc.freeze()
-        _say(
-            "ready",
-            url=node.config.public_url,
-            bind=_bind(node.config),
-            pid=os.getpid(),
-            node=node.node_id,
-            plugins=node.config.plugins,
-        )
-        await anext(signals)
-        _say("draining", seconds=node.config.drain_seconds)
-        async with trio.open_nursery() as draining:
-            draining.start_soon(_cut_short, signals, draining.cancel_scope)
-            await node.drain()
-            draining.cancel_scope.cancel()
+    gc.freeze()
+    stop.ready = True
+    _say(
+        "ready",
+        url=node.config.public_url,
+        bind=_bind(node.config),
+        pid=os.getpid(),
+        node=node.node_id,
+        plugins=node.config.plugins,
+    )
+    await stop.asked.wait()
+    _say("draining", seconds=node.config.drain_seconds)
+    async with trio.open_nursery() as draining:
+        draining.start_soon(_cut_short, stop, draining.cancel_scope)
+        await node.drain()
+        draining.cancel_scope.cancel()
     shutdown.set()
 
 
-async def _cut_short(signals: "AsyncIterator[int]", scope: "trio.CancelScope") -> None:
-    await anext(signals)
+async def _cut_short(stop: _Stop, scope: "trio.CancelScope") -> None:
+    await stop.again.wait()
     scope.cancel()
 
 
@@ -209,4 +250,24 @@ def _bind(config: "Config") -> str:
 
 
 def _say(event: str, **members: object) -> None:
-    click.echo(json.dumps({"event": event, **members}))
+    try:
+        click.echo(json.dumps({"event": event, **members}))
+    except BrokenPipeError:
+        # Whoever started us wanted no more than the first line. What is in the buffer goes nowhere.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _own_stderr() -> TextIO:
+    """A second stream on stderr that holds nothing back.
+
+    At its exit Python flushes sys.stderr, and would wait for ever behind a write that nobody reads.
+    """
+    raw = io.FileIO(os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2), "w")
+    return io.TextIOWrapper(
+        raw,
+        encoding="utf-8",
+        errors="backslashreplace",
+        write_through=True,
+    )

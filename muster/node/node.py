@@ -99,8 +99,8 @@ class Node:
         """End waits, begin no turn, and wait for running turns, at most the configured time.
 
         Claims that are parked or arrive now answer without a wait. Turns that are left when the
-        time is over, or when the caller is cancelled, end with their sockets, and are settled as
-        unconfirmed.
+        time is over, or when the caller is cancelled, are told to stop, end with their sockets,
+        and are settled as unconfirmed.
         """
         self.draining = True
         self.waiters.drain()
@@ -109,6 +109,7 @@ class Node:
                 await self.gateways.until_idle()
         finally:
             with trio.move_on_after(DISMISS_SECONDS, shield=True):
+                await self.gateways.cancel_turns()
                 await self.owners.dismiss_agents()
 
 

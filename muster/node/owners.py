@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
+import trio
 
 from actors import (
     Address,
@@ -89,11 +90,12 @@ class Owners:
 
     async def dismiss_agents(self) -> None:
         """End every agent's connection; a turn that is in hand becomes unproven."""
-        for name in _children(self._owners()):
-            owner = self.tree.supervisor(f"{self.tree.root}/owners/{name}")
-            for child in _children(owner):
-                if child.startswith("agent:"):
-                    await owner.stop_child(child)
+        async with trio.open_nursery() as nursery:
+            for name in _children(self._owners()):
+                owner = self.tree.supervisor(f"{self.tree.root}/owners/{name}")
+                for child in _children(owner):
+                    if child.startswith("agent:"):
+                        nursery.start_soon(owner.stop_child, child)
 
     def _tell(self, address: Address) -> None:
         try:
