@@ -1,6 +1,5 @@
 """Messages reach the chief one turn at a time, and what became of each is written down."""
 
-
 import pytest
 import trio
 
@@ -79,6 +78,40 @@ async def test_a_claim_hands_over_the_queue_oldest_first(desk: OpenDesk) -> None
                 await agent.send("turn.done", turn_id=turn["turn_id"], text="")
             await at.reaches(message_ids[-1], State.DELIVERED)
             assert len(await read_audit(at.db, at.owner, "plugin.delivered")) == 3
+
+
+@pytest.mark.rule(70, 73)
+async def test_a_claim_that_waits_retries_when_it_begins(desk: OpenDesk) -> None:
+    """The queue goes to the chief while the claim is still parked, not when its wait is over."""
+    async with desk() as at:
+        message_id = await at.post()
+        async with at.agent() as agent, trio.open_nursery() as nursery:
+            await agent.next_frame("welcome")
+            nursery.start_soon(at.claim, 25)
+            turn = await agent.next_frame("turn")
+            assert at.server.node.waiters.plugin_ids() != []
+            await agent.send("turn.done", turn_id=turn["turn_id"], text="")
+            await at.reaches(message_id, State.DELIVERED)
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.rule(71)
+async def test_a_retry_stops_at_the_first_that_the_chief_turns_away(desk: OpenDesk) -> None:
+    """After a `turn.busy` the message and all behind it wait for the next claim."""
+    async with desk() as at:
+        first, second = await at.post("m1"), await at.post("m2")
+        async with at.agent() as agent:
+            await agent.next_frame("welcome")
+            await at.claim()
+            turn = await agent.next_frame("turn")
+            await agent.send("turn.busy", turn_id=turn["turn_id"])
+            await at.reaches(first, State.QUEUED)
+            await dawdle(0.2, because="nothing may be handed over before the next claim")
+            left = [await get_message(at.db, at.owner, each) for each in (first, second)]
+            assert [(each.state, each.attempts) for each in left] == [
+                (State.QUEUED, 1),
+                (State.QUEUED, 0),
+            ]
 
 
 @pytest.mark.rule(71, 220)

@@ -1,6 +1,6 @@
 """The plugin's door over a real socket: every answer of the author's contract."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import httpx2
 import pytest
@@ -8,6 +8,7 @@ import trio
 
 from muster.drafts import operations as drafts
 from muster.drafts.rules import Approve, State
+from tests.support.builders import get_message
 from tests.support.desk import Desk, OpenDesk, error_of
 from tests.support.server import call_tool, new_plugin
 from tests.support.waiting import until
@@ -31,7 +32,7 @@ async def approve(at: Desk, draft_id: int) -> None:
     await at.server.node.db.run(at.owner, drafts.approve, Approve(draft_id=draft_id))
 
 
-@pytest.mark.rule(4, 7, 10, 19, 64, 67, 68, 69, 78)
+@pytest.mark.rule(4, 7, 10, 19, 64, 67, 68, 69, 76, 77, 78)
 async def test_the_whole_loop_over_the_wire(desk: OpenDesk) -> None:
     """A message is posted, drafted on, approved, claimed, reported; each answer is as written."""
     async with desk() as at:
@@ -40,17 +41,21 @@ async def test_the_whole_loop_over_the_wire(desk: OpenDesk) -> None:
         await approve(at, draft_id)
         answer = await at.claim()
         assert answer.status_code == 200
+        assert answer.headers["content-type"] == "application/json"
         claimed = answer.json()
         assert set(claimed) == {"draft_id", "message_external_id", "body", "approved_at"}
         assert claimed["draft_id"] == draft_id
         assert claimed["message_external_id"] == "m1"
         assert claimed["body"] == "Thanks, noon works."
         assert claimed["approved_at"].endswith("Z")
-        result = await at.report(draft_id, ok=True, external_ref="up-1", detail="")
+        result = await at.report(draft_id, ok=True, external_ref="up-1", detail="250 ok")
         assert (result.status_code, result.json()) == (
             200,
             {"draft_id": draft_id, "status": "sent"},
         )
+        assert result.headers["content-type"] == "application/json"
+        view = await at.db.run(at.owner, drafts.get_draft, draft_id)
+        assert (view.external_ref, view.detail) == ("up-1", "250 ok")
 
 
 @pytest.mark.rule(33, 34, 35, 43)
@@ -61,6 +66,31 @@ async def test_a_repeat_answers_with_what_is_stored(desk: OpenDesk) -> None:
         assert (first.status_code, first.json()["status"]) == (202, "queued")
         again = await at.send("messages", {"external_id": "m1", "body": "two", "no_reply": True})
         assert (again.status_code, again.json()) == (200, first.json())
+        assert first.headers["content-type"] == again.headers["content-type"] == "application/json"
+
+
+@pytest.mark.rule(26, 27, 28, 29, 30, 31, 32)
+async def test_every_field_is_stored_as_it_was_posted(desk: OpenDesk) -> None:
+    """Each field of a post reaches the stored message; what was left out has its default."""
+    fields: dict[str, object] = {
+        "body": "Does noon work?",
+        "sender": "Ada <ada@example.test>",
+        "subject": "Lunch",
+        "no_reply": True,
+        "sender_verified": True,
+        "thread": "t-1",
+        "human_conversation": True,
+    }
+    async with desk() as at:
+        full = {"external_id": "full", "received_at": "2000-01-02T05:04:05.25+02:00", **fields}
+        posted = (await at.send("messages", full)).json()["id"]
+        stored = await get_message(at.db, at.owner, posted)
+        assert {name: getattr(stored, name) for name in fields} == fields
+        assert stored.received_at == datetime(2000, 1, 2, 3, 4, 5, 250_000, tzinfo=UTC)
+        posted = (await at.send("messages", {"external_id": "bare", "body": "x"})).json()["id"]
+        stored = await get_message(at.db, at.owner, posted)
+        assert (stored.no_reply, stored.sender_verified, stored.human_conversation) == (False,) * 3
+        assert (stored.sender, stored.subject, stored.received_at, stored.thread) == (None,) * 4
 
 
 GOOD: dict[str, object] = {"external_id": "m1", "body": "hello"}
@@ -152,7 +182,7 @@ async def test_what_is_no_json_object_is_a_clear_400(desk: OpenDesk, raw: bytes)
         assert (await client.post("/plugin/v1/messages", json=GOOD)).status_code == 202
 
 
-@pytest.mark.rule(61, 62, 66)
+@pytest.mark.rule(61, 62, 65, 66)
 @pytest.mark.parametrize(
     ("raw", "status"),
     [
@@ -172,7 +202,8 @@ async def test_what_is_no_json_object_is_a_clear_400(desk: OpenDesk, raw: bytes)
 async def test_the_claims_body(desk: OpenDesk, raw: bytes, status: int) -> None:
     """An empty body waits for nothing; all but {"wait_seconds": n} is refused."""
     async with desk() as at, at.server.client(at.plugin_token) as client:
-        answer = await client.post("/plugin/v1/drafts/claim", content=raw)
+        with trio.fail_after(10):  # any wait that an empty body might be taken for is longer
+            answer = await client.post("/plugin/v1/drafts/claim", content=raw)
         assert answer.status_code == status
         if status == 204:
             assert answer.content == b""
