@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.commands.exits import Exit
-from muster.errors import Conflict, Invalid, MusterError, Refused, Unauthorized
+from muster.commands.tokens import AGENT, DEFAULT_URL, bad_setting, read_token
+from muster.errors import Conflict, MusterError, Refused, Unauthorized
 
 if TYPE_CHECKING:
     from muster.clients.agent.backend import Backend
 
-DEFAULT_URL = "http://localhost:8420"
-TOKEN_PREFIX = "mag_"  # noqa: S105 - the kind's prefix, no secret
-TOKEN_CHARACTERS_MAX = 200
 
 
 @click.command("run")
@@ -50,10 +48,10 @@ def run(
     try:
         socket_url(address)
     except ValueError as error:
-        raise _bad_setting(str(error), "url") from error
+        raise bad_setting(str(error), "url") from error
     gateway = Gateway(
         url=address,
-        token=read_token(token_file, os.environ),
+        token=read_token(AGENT, token_file, os.environ),
         backend=_load(script),
         report=functools.partial(_report, as_json=as_json),
     )
@@ -67,38 +65,13 @@ def run(
     return Exit.OK
 
 
-def read_token(token_file: Path | None, environ: Mapping[str, str]) -> str:
-    """The agent's token, whose text is in no error."""
-    named = token_file or environ.get("MUSTER_AGENT_TOKEN_FILE")
-    if named:
-        try:
-            token = Path(named).read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            told = error.strerror if isinstance(error, OSError) else "it holds more than a token"
-            raise _bad_setting(f"cannot read the token in {named}: {told}", "token-file") from None
-    else:
-        token = environ.get("MUSTER_AGENT_TOKEN", "").strip()
-    if not token:
-        raise _bad_setting("no token: give --token-file or set MUSTER_AGENT_TOKEN", "token-file")
-    plain = token.isascii() and token.isprintable() and " " not in token
-    if not token.startswith(TOKEN_PREFIX) or not plain or len(token) > TOKEN_CHARACTERS_MAX:
-        raise _bad_setting(
-            f"the token is no agent's: those begin with {TOKEN_PREFIX}", "token-file"
-        )
-    return token
-
-
 def _load(script: Path) -> "Backend":
     from muster.clients.agent import script as scripted
 
     try:
         return scripted.load(script)
     except scripted.ScriptError as error:
-        raise _bad_setting(str(error), "script") from error
-
-
-def _bad_setting(sentence: str, field: str) -> Invalid:
-    return Invalid(sentence, code="bad_configuration", field=field)
+        raise bad_setting(str(error), "script") from error
 
 
 def _turned_away(code: int) -> MusterError:

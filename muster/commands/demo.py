@@ -3,21 +3,17 @@
 import functools
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from muster.commands.exits import Exit
 from muster.commands.output import print_json, print_table, shown
 from muster.errors import MusterError
-
-if TYPE_CHECKING:
-    import trio
 
 R = TypeVar("R")
 
@@ -91,11 +87,12 @@ def _run(work: Callable[[], Awaitable[R]]) -> R | None:
     import trio
 
     from muster.clients.demo.children import DemoError
+    from muster.clients.stopping import cancel_on_signal
 
     async def until_stopped() -> R | None:
         result: R | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_stop_on_signal, nursery.cancel_scope)
+            nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
             result = await work()
             nursery.cancel_scope.cancel()
         return result
@@ -114,13 +111,6 @@ def _run(work: Callable[[], Awaitable[R]]) -> R | None:
             click.echo(shown(line), err=True)
         raise MusterError(sentence) from None
 
-
-async def _stop_on_signal(whole: "trio.CancelScope") -> None:
-    import trio
-
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as stops:
-        await anext(aiter(stops))
-    whole.cancel()
 
 
 def _print(told: dict[str, Any], *, as_json: bool) -> None:

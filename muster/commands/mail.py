@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from muster.commands.exits import Exit
+from muster.commands.tokens import DEFAULT_URL, PLUGIN, bad_setting, read_token
 from muster.errors import (
     Conflict,
     Invalid,
@@ -19,9 +20,6 @@ from muster.errors import (
     Unavailable,
 )
 
-DEFAULT_URL = "http://localhost:8420"
-TOKEN_PREFIX = "mpl_"  # noqa: S105 - the kind's prefix, no secret
-TOKEN_CHARACTERS_MAX = 200
 TRY_LATER_SECONDS = 60
 
 
@@ -67,7 +65,7 @@ def mail(
     run = functools.partial(
         run_mail,
         url=address,
-        token=read_token(token_file, os.environ),
+        token=read_token(PLUGIN, token_file, os.environ),
         maildir=maildir,
         outbox=outbox,
         state_folder=state or default_state_folder(os.environ, url=address, maildir=maildir),
@@ -78,27 +76,6 @@ def mail(
     if isinstance(ending, int):
         return Exit.FAILED if ending else Exit.OK
     raise _told(ending) from ending
-
-
-def read_token(token_file: Path | None, environ: Mapping[str, str]) -> str:
-    """The plugin's token, whose text is in no error; Invalid when there is none to use."""
-    named = token_file or environ.get("MUSTER_PLUGIN_TOKEN_FILE")
-    if named:
-        try:
-            token = Path(named).read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            told = error.strerror if isinstance(error, OSError) else "it holds more than a token"
-            raise _bad_setting(f"cannot read the token in {named}: {told}", "token-file") from None
-    else:
-        token = environ.get("MUSTER_PLUGIN_TOKEN", "").strip()
-    if not token:
-        raise _bad_setting("no token: give --token-file or set MUSTER_PLUGIN_TOKEN", "token-file")
-    plain = token.isascii() and token.isprintable() and " " not in token
-    if not token.startswith(TOKEN_PREFIX) or not plain or len(token) > TOKEN_CHARACTERS_MAX:
-        raise _bad_setting(
-            f"the token is no plugin's: those begin with {TOKEN_PREFIX}", "token-file"
-        )
-    return token
 
 
 def default_state_folder(environ: Mapping[str, str], *, url: str, maildir: Path) -> Path:
@@ -125,12 +102,8 @@ def _told(error: Exception) -> MusterError:
         case plugin.UnreachableError() | plugin.ClaimLostError():
             return Unavailable(str(error))
         case ValueError():
-            return _bad_setting(str(error), "")
+            return bad_setting(str(error), None)
         case NotADirectoryError():
             return Invalid(str(error), field="maildir")
         case _:
             return MusterError(str(error))
-
-
-def _bad_setting(sentence: str, field: str) -> Invalid:
-    return Invalid(sentence, code="bad_configuration", field=field or None)

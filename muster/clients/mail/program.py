@@ -5,7 +5,6 @@ its cursor past the file only after muster answered. The outbox is the sink: it 
 under a name that comes from the draft, which is its proof after a restart.
 """
 
-import signal
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
@@ -42,6 +41,7 @@ from muster.clients.plugin import (
     run_plugin,
     run_plugin_once,
 )
+from muster.clients.stopping import cancel_on_signal
 
 BATCH_COUNT = 500
 """How many files one look at the inbox takes on; each is read only when it is its turn."""
@@ -226,16 +226,10 @@ async def until_stopped(run: Callable[[], Awaitable[int]]) -> int | Exception:
     """
     ending: int | Exception = 0
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_on_signal, nursery.cancel_scope)
+        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         try:
             ending = await run()
         except (PluginError, StateFolderBusyError, OSError, ValueError) as error:
             ending = error
         nursery.cancel_scope.cancel()
     return ending
-
-
-async def _stop_on_signal(whole: trio.CancelScope) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as stops:
-        await anext(aiter(stops))
-    whole.cancel()
