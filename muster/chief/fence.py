@@ -11,12 +11,14 @@
     message 5f0c…>>>
 
 What the sender wrote stands behind `| ` on every line, and a line ends at every line break that
-Unicode knows, in the sender and the subject as well: so no text can reach the first column, close
-the block, or put a line of its own in front of muster's mark. The mark follows the sender's text:
-anyone can write "(verified)" into a name, nobody can take the warning away.
+Unicode knows: so no text can reach the first column or close the block. Sender and subject keep to
+one line each, with a space for each break, so that the mark stands on the from line whatever the
+sender wrote. The mark follows the sender's text: anyone can write "(verified)" into a name, nobody
+can take the warning away.
 
 Rejected: escaping the markers inside the text (a model reads what was escaped as if it were not),
-and marking verified senders (that mark could be forged).
+marking verified senders (that mark could be forged), and a sender on several lines (its first could
+read as a whole from line without the mark, with a subject and a text of its own below).
 """
 
 import re
@@ -79,14 +81,12 @@ def _preface(message: FencedMessage, nonce: str) -> Iterator[str]:
 
 
 def _content(message: FencedMessage) -> Iterator[str]:
-    sender = message.sender or "(no sender given)"
+    sender = _one_line(message.sender or "(no sender given)")
     mark = "" if message.sender_verified else f" {UNVERIFIED}"
     received = message.received_at.astimezone(UTC).isoformat(timespec="seconds")
     received = received.replace("+00:00", "Z")
-    yield from _lines(
-        f"[message_id {message.message_id}] from {sender}{mark} · received {received}"
-    )
-    yield from _lines(f"subject: {message.subject or '(none)'}")
+    yield f"[message_id {message.message_id}] from {sender}{mark} · received {received}"
+    yield f"subject: {_one_line(message.subject or '(none)')}"
     yield ""
     yield from _lines(message.body)
 
