@@ -11,9 +11,9 @@ The turn runs in the actor's nursery, so that the mailbox stays responsive and s
 cancels the turn; it is then settled as unconfirmed under a short shield. What a killed process left
 `delivering` is settled when the next message is begun (operations.begin).
 
-A Deliver that arrives while the actor looks into the database could fall between the look and the
-end of its work; the first such is remembered and offered next. One that arrives during a turn meets
-a busy chief: its message stays queued for the next claim's retry.
+A Deliver that arrives while the actor looks into the database, or writes down how a turn ended,
+could fall between that and the end of its work; the first such is remembered and offered next. One
+that arrives during a turn meets a busy chief: its message stays queued for the next claim's retry.
 """
 
 import secrets
@@ -122,6 +122,7 @@ class ChiefActor(Actor):
         try:
             ended = await gateway.run_turn(self._turn(handover))
         finally:
+            self._looking = True  # the chief is free again
             # Also when the actor is being stopped: the turn may have reached the chief.
             with trio.move_on_after(SETTLE_SECONDS, shield=True):
                 await self._settle(handover, _ENDINGS[ended])
