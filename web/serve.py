@@ -18,6 +18,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
+from muster.errors import Conflict, Invalid
 from web.asgi import ASGIApp
 from web.connection import Connection
 from web.handlers import ReportCrash, sole
@@ -52,8 +53,9 @@ async def serve(
 ) -> None:
     """Serve `app` on `bind` until `shutdown` is set; starts with the port that was bound.
 
-    Port 0 takes a free one. OSError when the address can't be bound. After `shutdown` it is over
-    within `grace_seconds`, plus what a handler shields (a commit: 5 s).
+    Port 0 takes a free one. Conflict when the port is taken, Invalid when the address can't be
+    bound for another reason. After `shutdown` it is over within `grace_seconds`, plus what a
+    handler shields (a commit: 5 s).
     `report(crash, where)` must not block; it is called once for each crashed handler or connection.
     """
     host, port = parse_bind(bind)
@@ -80,13 +82,30 @@ async def serve(
 
 
 async def _listen(host: str, port: int) -> list[trio.SocketListener]:
-    listeners = await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG)
+    try:
+        listeners = await trio.open_tcp_listeners(port, host=host, backlog=BACKLOG)
+    except OSError as error:
+        raise _unbound(host, port, error) from error
     if port == 0:
         # A name with two addresses would get two ports, and only one can be told.
         for spare in listeners[1:]:
             spare.socket.close()
         del listeners[1:]
     return listeners
+
+
+def _unbound(host: str, port: int, error: OSError) -> Conflict | Invalid:
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return Conflict(
+            f"The address {address} is in use: is another server running? MUSTER_BIND names the"
+            " address to serve on.",
+            code="address_in_use",
+        )
+    return Invalid(
+        f"The address {address} of MUSTER_BIND can't be served on: {error.strerror}.",
+        code="bad_configuration",
+    )
 
 
 def _config(limits: Limits) -> Config:

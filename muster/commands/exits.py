@@ -74,7 +74,8 @@ def say(error: MusterError, *, as_json: bool) -> None:
     faults = error.facts.get("faults")
     for sentence in faults if isinstance(faults, list) else [error.sentence]:
         # A sentence may quote what came from outside, which must not paint on the terminal.
-        shown = "".join(letter if letter.isprintable() else "?" for letter in str(sentence))
+        line = " ".join(str(sentence).split())
+        shown = "".join(letter if letter.isprintable() else "?" for letter in line)
         click.echo(f"muster: {shown}", err=True)
 
 

@@ -19,6 +19,7 @@ from muster.pg.embedded import Embedded, use_embedded
 from muster.pg.faults import DatabaseFault
 from muster.pg.files import write_private
 from muster.pg.migrate import migrate
+from muster.pg.places import make_data_dir
 
 PASSWORD_FILE = "muster-app-password"  # noqa: S105 - a file's name, not a password
 
@@ -92,7 +93,7 @@ def load_password(data_dir: Path) -> str:
     """muster_app's password of this data folder, 0600, made when missing."""
     path = data_dir / PASSWORD_FILE
     if not path.exists():
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_data_dir(data_dir)
         write_private(path, secrets.token_urlsafe(32))
     return path.read_text(encoding="utf-8").strip()
 

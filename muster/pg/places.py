@@ -99,7 +99,7 @@ class Places:
 def find_places(data_dir: Path) -> Places:
     """Find, and make where missing, the home of a data folder's cluster."""
     root = os.geteuid() == 0
-    data_dir.mkdir(mode=_ENTERABLE if root else _PRIVATE, parents=True, exist_ok=True)
+    make_data_dir(data_dir, mode=_ENTERABLE if root else _PRIVATE)
     data_dir = data_dir.resolve()
     inside = data_dir / "postgres"
     pointer = data_dir / POINTER
@@ -108,7 +108,7 @@ def find_places(data_dir: Path) -> Places:
     if not root:
         if pointer.exists():
             raise DatabaseFault(f"the database of {data_dir} was made by root and runs only so")
-        inside.mkdir(mode=_PRIVATE, exist_ok=True)
+        make_data_dir(inside)
         return Places(home=inside, account=None)
     account = _find_account()
     if not pointer.exists() and _can_enter(data_dir, account):
@@ -118,6 +118,17 @@ def find_places(data_dir: Path) -> Places:
     if (home / "data").exists():
         account = _owner_of(home / "data") or account
     return Places(home=home, account=account)
+
+
+def make_data_dir(folder: Path, *, mode: int = _PRIVATE) -> None:
+    """Make a folder of MUSTER_DATA_DIR where it is missing; DatabaseFault when it can't be."""
+    try:
+        folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseFault(
+            f"The folder {folder} can't be made: {error.strerror}. MUSTER_DATA_DIR names a folder"
+            " that muster may write to."
+        ) from error
 
 
 def _owner_of(data: Path) -> Account | None:

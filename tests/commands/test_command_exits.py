@@ -57,8 +57,8 @@ def test_json_is_asked_for_before_the_double_dash() -> None:
 
 def test_an_error_cannot_paint_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A sentence that quotes outside text is one line without controls."""
-    say(Refused("no \x1b[2J\nreply\u202e"), as_json=False)
-    assert capsys.readouterr().err == "muster: no ?[2J?reply?\n"
+    say(Refused("no \x1b[2J\n\treply\u202e"), as_json=False)
+    assert capsys.readouterr().err == "muster: no ?[2J reply?\n"
 
 
 def test_an_error_in_json_carries_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,6 +136,18 @@ def test_bad_configuration_exits_78(tmp_path: Path) -> None:
     told = bare_program(tmp_path).run("config", "check", "--json", **settings).refusal
     assert told["code"] == "bad_configuration"
     assert len(told["faults"]) == 2
+
+
+def test_a_data_folder_that_cannot_be_made_exits_78(tmp_path: Path) -> None:
+    """A data folder in a place that holds none is exit 78 and one sentence that names both."""
+    (tmp_path / "file").write_text("")
+    folder = str(tmp_path / "file" / "data")
+    for command in (("user", "list"), ("serve",)):
+        ended = bare_program(tmp_path).run(*command, MUSTER_DATA_DIR=folder)
+        assert (ended.code, ended.out) == (78, "")
+        assert folder in ended.err
+        assert "MUSTER_DATA_DIR" in ended.err
+        assert ended.err.count("\n") == 1
 
 
 def test_nobody_reads_the_output(tmp_path: Path) -> None:

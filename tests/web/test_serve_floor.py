@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import trio
 
+from muster.errors import Conflict, Invalid
 from tests.support.small_apps import answer, capped, quart_app, raw_app
 from tests.support.waiting import until
 from tests.support.wire import RawClient, served
@@ -34,7 +35,7 @@ def test_addresses_that_cannot_be_bound(bind: str) -> None:
 
 
 async def test_a_taken_port_is_told() -> None:
-    """A port that somebody else listens on raises OSError before the server has started."""
+    """A port that somebody else listens on is a conflict before the server has started."""
     async with served(raw_app) as floor, trio.open_nursery() as nursery:
         second = partial(
             serve,
@@ -43,8 +44,17 @@ async def test_a_taken_port_is_told() -> None:
             report=lambda _crash, _where: None,
             shutdown=trio.Event(),
         )
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(Conflict, match=rf"127\.0\.0\.1:{floor.port} is in use"):
             await nursery.start(second)
+
+
+@pytest.mark.parametrize("bind", ["192.0.2.1:0", "[2001:db8::1]:0"])
+async def test_an_address_of_another_machine_is_told(bind: str) -> None:
+    """An address that this machine does not have is refused with a sentence that names it."""
+    with pytest.raises(Invalid) as refused:
+        await serve(raw_app, bind=bind, report=lambda _crash, _where: None, shutdown=trio.Event())
+    assert refused.value.code == "bad_configuration"
+    assert f"The address {bind} of MUSTER_BIND" in refused.value.sentence
 
 
 async def test_a_crashing_handler_is_one_report_and_one_500() -> None:
