@@ -114,7 +114,7 @@ async def test_a_retry_stops_at_the_first_that_the_chief_turns_away(desk: OpenDe
             ]
 
 
-@pytest.mark.rule(71, 220)
+@pytest.mark.rule(71, 72, 220)
 async def test_a_busy_chief_leaves_a_message_queued_and_unnamed(desk: OpenDesk) -> None:
     """A message that comes during a turn stays queued, names no chief and leaves no audit row."""
     async with desk() as at, at.agent() as agent:
