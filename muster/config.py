@@ -197,6 +197,14 @@ class Config:
         return attrs.evolve(self, bind_port=port, public_url=_default_public_url(port))
 
 
+def refuse_unknown_names(environ: Mapping[str, str]) -> None:
+    """ConfigError when a `MUSTER_*` name is none of muster's, for programs that read only a few."""
+    reader = _Reader(environ)
+    reader.refuse_unknown_names()
+    if reader.faults:
+        raise ConfigError(tuple(reader.faults))
+
+
 def duration_seconds(text: str, *, least: int, most: int) -> int:
     """Read `30s`, `15m`, `12h` or `14d`; ValueError says what is wrong.
 

@@ -28,8 +28,19 @@ PLUGIN = TokenSetting(name="MUSTER_PLUGIN_TOKEN", prefix="mpl_", whose="a plugin
 
 
 def read_token(setting: TokenSetting, token_file: Path | None, environ: Mapping[str, str]) -> str:
-    """The token; Invalid, which never quotes it, when there is none that can be used."""
-    named = token_file or environ.get(f"{setting.name}_FILE")
+    """The token, from the option before the environment.
+
+    Invalid, which never quotes it, when there is none that can be used; ConfigError when a setting
+    is misspelt, for a token that is silently not read is hard to find.
+    """
+    from muster.config import refuse_unknown_names
+
+    refuse_unknown_names(environ)
+    file_setting = f"{setting.name}_FILE"
+    if not token_file and environ.get(setting.name) and environ.get(file_setting):
+        sentence = f"{setting.name} and {file_setting} are both set; keep one"
+        raise bad_setting(sentence, "token-file")
+    named = token_file or environ.get(file_setting)
     if named:
         try:
             token = Path(named).read_text(encoding="ascii").strip()

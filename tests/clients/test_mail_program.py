@@ -318,6 +318,16 @@ async def test_the_exit_codes(post: Post) -> None:
     assert (await post.run("--once")).returncode == Exit.USAGE
 
 
+async def test_the_outbox_is_no_inbox(post: Post) -> None:
+    """Replies can't go into the Maildir that is read, where each would come back as mail."""
+    (post.folder / "other-name").symlink_to("in")
+    for outbox in ("in", "in/../in", "other-name"):
+        ended = await post.run("--once", "--outbox", str(post.folder / outbox))
+        assert ended.returncode == Exit.BAD_CONFIGURATION
+        assert b"must be another folder" in ended.stderr
+    assert not post.server.messages
+
+
 def has_claimed(server: ScriptedServer, count: int) -> bool:
     """Whether so many drafts were claimed, or none is left to claim."""
     return len(server.claimed) >= count or not server.approved

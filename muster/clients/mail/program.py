@@ -189,7 +189,7 @@ async def run_mail(
     from the address that its mail was delivered to. Replies are only written to the outbox;
     something else carries them on.
 
-    Raises ValueError (a bad URL, token or address), NotADirectoryError (`maildir` is none),
+    Raises ValueError (a bad URL, token, address or outbox), NotADirectoryError (`maildir` is none),
     StateFolderBusyError, OSError, and the errors of `run_plugin` and `run_plugin_once`.
     """
     sender = None
@@ -199,6 +199,9 @@ async def run_mail(
             raise ValueError(f"not an address that a mail can come from: {sender_address!r}")
     # A wrong folder is told at once and not by the first look at it.
     next(list_mail(maildir), None)
+    if maildir.resolve() == outbox.resolve():
+        # Each reply would be read as new mail, and be answered.
+        raise ValueError(f"the outbox must be another folder than the Maildir: {outbox}")
     make_outbox(outbox)
     async with (
         open_journal(state_folder) as journal,

@@ -250,7 +250,7 @@ class PluginClient:
             )
             if trio.current_time() + wait_seconds > give_up_at:
                 raise failure
-            self._say_trouble(f"{failure}; trying again in {wait_seconds:.0f} s")
+            self._say_trouble(f"{failure}; trying again in {wait_seconds:.1f} s")
             await trio.sleep(wait_seconds)
         raise AssertionError("count() does not end")
 
