@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
+import trio
 
 from actors import Actor
 from muster.errors import Unavailable
@@ -18,6 +19,7 @@ from muster.principals import Node
 
 ALIVE_SECONDS = 30
 HINTS_MAX = 1000
+LEAVE_SECONDS = 2.0
 
 Send = Callable[[Sequence[Hint]], Awaitable[None]]
 
@@ -66,10 +68,11 @@ class Heartbeat:
 
     async def leave(self) -> None:
         """Take the sign of life back; a database that is away forgets it by itself."""
-        try:
-            await self.db.run(Node(), leave, self.node_id)
-        except Unavailable:
-            return
+        with trio.move_on_after(LEAVE_SECONDS):
+            try:
+                await self.db.run(Node(), leave, self.node_id)
+            except Unavailable:
+                return
 
 
 @attrs.frozen(kw_only=True)

@@ -8,12 +8,15 @@ leave after the commit, inside the same shield, so that a cancelled caller canno
 What can race: a cancel at any step. Before COMMIT is sent, the transaction is rolled back; after,
 it runs to its end. A dead idle connection looks alive, so trouble in the opening trip, which has
 no effect, takes a new connection once. Trouble anywhere else is Unavailable: nothing was done.
+
+A server that is frozen, or behind a line that swallows packets, keeps none of its own time limits:
+each trip also has a deadline here, ANSWER_SECONDS, after which its connection is closed.
 """
 
 import enum
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, LiteralString, TypeVar, cast
 
@@ -36,6 +39,7 @@ Publish = Callable[[Sequence[Hint]], None]
 COMMIT_SECONDS = 5.0
 STATEMENT_SECONDS = 10
 LOCK_SECONDS = 5
+ANSWER_SECONDS = 15.0  # above the server's own limits, which speak more clearly
 ATTEMPTS = 3
 WAITERS_MAX = 1000
 # No other SQL asks for the time.
@@ -76,17 +80,17 @@ class Transaction:
 
     async def all(self, query: Query, row: type[R], **params: object) -> list[R]:
         """Every row, in the query's order; `row` is an attrs class with the columns' names."""
-        with _Translating():
+        with _Translating(), _answering(self._connection):
             return await self._connection.fetch(query.text, self._bind(params), row)
 
     async def scalar(self, query: Query, **params: object) -> Any:
         """The first column of the first row, or None."""
-        with _Translating():
+        with _Translating(), _answering(self._connection):
             return await self._connection.scalar(query.text, self._bind(params))
 
     async def execute(self, query: Query, **params: object) -> int:
         """Run a statement; how many rows it touched."""
-        with _Translating():
+        with _Translating(), _answering(self._connection):
             return await self._connection.execute(query.text, self._bind(params))
 
     async def save(self, query: Query, changed: Changed[R], **extra: object) -> R:
@@ -189,13 +193,14 @@ class Database:
     async def _open_as(self, connection: Connection, principal: Principal) -> datetime:
         owner_id = _owner_of(principal)
         owner = "" if owner_id is None else str(int(owner_id))
-        rows = await connection.script(
-            f"begin; {READ_TIME}, set_config('muster.owner_id', '{owner}', true),"
-            f" set_config('muster.actor', {connection.quote(principal.actor)}, true),"
-            f" set_config('statement_timeout', '{STATEMENT_SECONDS}s', true),"
-            f" set_config('lock_timeout', '{LOCK_SECONDS}s', true)"
-            + ("; set local role muster_system" if isinstance(principal, System) else "")
-        )
+        with _answering(connection):
+            rows = await connection.script(
+                f"begin; {READ_TIME}, set_config('muster.owner_id', '{owner}', true),"
+                f" set_config('muster.actor', {connection.quote(principal.actor)}, true),"
+                f" set_config('statement_timeout', '{STATEMENT_SECONDS}s', true),"
+                f" set_config('lock_timeout', '{LOCK_SECONDS}s', true)"
+                + ("; set local role muster_system" if isinstance(principal, System) else "")
+            )
         now: datetime = rows[0][0]
         return now
 
@@ -237,6 +242,16 @@ async def open_database(
 
 def _owner_of(principal: Principal) -> int | None:
     return None if isinstance(principal, System | Node) else principal.owner_id
+
+
+@contextmanager
+def _answering(connection: Connection) -> Iterator[None]:
+    """Take a server that stays silent for ANSWER_SECONDS for gone."""
+    with trio.move_on_after(ANSWER_SECONDS) as patience:
+        yield
+    if patience.cancelled_caught:
+        connection.close()
+        raise Unavailable(f"the database did not answer within {ANSWER_SECONDS:g} s")
 
 
 class _Translating:
