@@ -211,6 +211,15 @@ async def test_the_claims_body(desk: OpenDesk, raw: bytes, status: int) -> None:
             error_of(answer)
 
 
+@pytest.mark.rule(61)
+@pytest.mark.parametrize("asked", [25, 26, 2**63, 10**30])
+async def test_a_claim_may_ask_for_any_wait(desk: OpenDesk, asked: int) -> None:
+    """A wait of more than 25 seconds is no error; a server that drains lets nobody wait."""
+    async with desk() as at:
+        at.server.node.waiters.drain()
+        assert (await at.claim(asked)).status_code == 204
+
+
 @pytest.mark.rule(63, 64)
 async def test_a_parked_claim_is_answered_by_the_approval(desk: OpenDesk) -> None:
     """A claim that waits gets the reply as soon as the owner approves it."""
