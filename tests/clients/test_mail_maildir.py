@@ -19,7 +19,7 @@ from muster.clients.mail.maildir import (
 @pytest.fixture
 def box(tmp_path: Path) -> Path:
     """Make an empty Maildir."""
-    make_outbox(tmp_path / "box")
+    make_outbox(tmp_path / "box", maildir=tmp_path / "in")
     return tmp_path / "box"
 
 

@@ -109,7 +109,7 @@ class Post:
 @pytest.fixture
 async def post(tmp_path: Path) -> AsyncIterator[Post]:
     """Yield an empty inbox with a muster to post to."""
-    make_outbox(tmp_path / "in")
+    make_outbox(tmp_path / "in", maildir=tmp_path / "out")
     async with scripted_server() as server:
         yield Post(server=server, folder=tmp_path)
 
@@ -238,7 +238,7 @@ async def test_an_outbox_that_cannot_be_written_is_told(post: Post) -> None:
         with pytest.raises(SendFailedError, match="can't be written"):
             await sink.send(draft)
         assert await sink.was_sent(draft) is None
-        make_outbox(post.folder / "out")
+        make_outbox(post.folder / "out", maildir=post.folder / "in")
         reference = await sink.send(draft)
         assert await sink.was_sent(draft) == reference
         # A second sending is seen, and is the same one.

@@ -199,10 +199,7 @@ async def run_mail(
             raise ValueError(f"not an address that a mail can come from: {sender_address!r}")
     # A wrong folder is told at once and not by the first look at it.
     next(list_mail(maildir), None)
-    if maildir.resolve() == outbox.resolve():
-        # Each reply would be read as new mail, and be answered.
-        raise ValueError(f"the outbox must be another folder than the Maildir: {outbox}")
-    make_outbox(outbox)
+    make_outbox(outbox, maildir=maildir)
     async with (
         open_journal(state_folder) as journal,
         PluginClient(url, token, note=note) as client,
