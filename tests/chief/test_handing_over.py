@@ -7,7 +7,8 @@ import pytest
 from muster.agents.operations import accept_gateway, add_agent
 from muster.agents.rules import Accept, AddAgent
 from muster.chief import operations
-from muster.chief.tools import STANDING_INSTRUCTIONS
+from muster.chief.tools import STANDING_INSTRUCTIONS, Call, ReplyDraft, reply_draft
+from muster.errors import Refused
 from muster.messages import operations as messages
 from muster.messages.rules import State
 from muster.principals import Agent, Muster, Owner
@@ -159,6 +160,20 @@ async def test_a_successor_cannot_draft_on_its_predecessors_message(desk: OpenDe
             assert result["structuredContent"]["refused"] == refused
         await agent.send("turn.done", turn_id=turn["turn_id"], text="")
         await at.reaches(message_id, State.DELIVERED)
+
+
+@pytest.mark.rule(250)
+async def test_the_tool_asks_once_more_who_is_chief(db: SpiedDatabase, owner: Owner) -> None:
+    """An agent that ceased to be the chief since the tool was offered is refused by the tool."""
+    former = await make_chief(db, owner)
+    message = await make_message(db, await make_plugin(db, owner), delivered_to=former)
+    await db.run(owner, add_agent, AddAgent(name="next", chief=True, replace=True))
+    call = Call(
+        arguments=ReplyDraft(message_id=message.id, body="hello"), deny_words=frozenset()
+    )
+    with pytest.raises(Refused) as refusal:
+        await db.run(former, reply_draft, call)
+    assert refusal.value.code == "not_chief"
 
 
 @pytest.mark.rule(250)
