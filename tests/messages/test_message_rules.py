@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -314,6 +314,8 @@ def test_identifiers_have_no_spaces_or_controls(text: str) -> None:
     undelivered=st.integers(0, 200),
     age=st.none() | st.timedeltas(timedelta(seconds=-5), timedelta(hours=2)),
 )
+@example(undelivered=0, age=timedelta(hours=1))
+@example(undelivered=0, age=timedelta(minutes=59))
 def test_allowance(undelivered: int, age: timedelta | None) -> None:
     """Both limits hold, and after the seconds that a full hour names, not before, it is open."""
     at = None if age is None else NOW - age
