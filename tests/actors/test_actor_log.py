@@ -80,6 +80,31 @@ def test_a_group_is_described_by_what_is_in_it() -> None:
     assert len(describe(ValueError("x" * 9999))) == 500
 
 
+async def test_a_stream_whose_reader_has_left_ends_nobody() -> None:
+    """What the stream refuses is dropped, and writing goes on once it takes lines again."""
+
+    class Leaky(io.StringIO):
+        refusing = True
+
+        def write(self, text: str) -> int:
+            if self.refusing:
+                raise BrokenPipeError
+            return super().write(text)
+
+    log, stream = Log(), Leaky()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write, log, stream)
+        await trio.testing.wait_all_tasks_blocked()
+        fill(log, 3)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        stream.refusing = False
+        log.report("root/a", Event.NOTE, reason="heard")
+        nursery.cancel_scope.cancel()
+    lines = [json.loads(line)["reason"] for line in stream.getvalue().splitlines()]
+    assert lines[-1] == "heard"
+    assert len(lines) <= 3
+
+
 async def test_the_sink_writes_what_happened_to_the_last_line() -> None:
     """Each report is a line, and those of the tree's own end are written after a cancel."""
 

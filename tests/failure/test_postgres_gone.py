@@ -30,6 +30,8 @@ from tests.support.storm import Storm, gathered
 from tests.support.waiting import until
 
 BACK_SECONDS = 30.0
+STOP_SECONDS = 9.0  # the promised 5 and what a machine that runs other tests may add
+STOP_BUSY_SECONDS = 15.0  # with MUSTER_DRAIN=1s, and the time that settling a turn is given
 
 TERMINATE = """
     select count(pg_terminate_backend(pid)) from pg_stat_activity
@@ -156,6 +158,38 @@ async def test_a_server_of_a_url_that_is_stopped_and_started(home: Path) -> None
             await _outage(server, home, cluster)
             stopped = await server.stop()
     assert (stopped.code, stopped.events[-1]) == (0, {"event": "stopped"})
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "in a turn"])
+async def test_a_stop_while_postgres_is_away_is_over_in_time(home: Path, busy: bool) -> None:
+    """SIGTERM ends a server whose database is gone; a turn in hand stays for the next delivery."""
+    async with use_embedded(home / "data", settings=SETTINGS) as cluster:
+        program = bare_program(home / "muster")
+        program.environ["MUSTER_DATABASE_URL"] = cluster.admin_url
+        async with server_child(program, home, MUSTER_DRAIN="1s") as server:
+            async with open_store(
+                database_url=cluster.admin_url,
+                database_app_url=None,
+                data_dir=home / "muster" / ".local" / "share" / "muster",
+                publish=lambda _hints: None,
+            ) as (db, _facts):
+                owner = await add_owner(db)
+                plugin_token = await new_plugin(db, owner)
+                _, chief_token = await new_agent(db, owner)
+            async with (
+                server.client(plugin_token) as client,
+                ScriptedAgent(server.url, chief_token) as chief,
+            ):
+                await chief.next_frame("welcome")
+                if busy:
+                    body = {"external_id": "m1", "body": "Lunch?"}
+                    await client.post("/plugin/v1/messages", json=body)
+                    await chief.next_frame("turn")
+                await stop_postgres(cluster)
+                await until(lambda: is_unready(server), BACK_SECONDS)
+                stopped = await server.stop()
+        assert (stopped.code, stopped.events[-1]) == (0, {"event": "stopped"})
+        assert stopped.seconds < (STOP_BUSY_SECONDS if busy else STOP_SECONDS)
 
 
 async def _outage(server: ServerChild, home: Path, cluster: Embedded) -> None:
