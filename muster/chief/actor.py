@@ -1,4 +1,4 @@
-"""The actor that hands messages to an owner's chief, one turn at a time.
+"""The actor that hands messages to an owner's chief, one turn at a time for a chief.
 
 Two things wake it, and nothing else does (plugins: "Collect an approved reply"):
 
@@ -76,41 +76,84 @@ class ChiefActor(Actor):
         self._db = db
         self._gateway = gateway
         self._settings = settings
-        self._working = False
+        self._chiefs: dict[int, Deliveries] = {}
+
+    async def handle(self, message: object) -> None:
+        """Begin the work that `message` asks for, unless the chief of now is busy."""
+        assert isinstance(message, Deliver | Retry), message
+        try:
+            agent_id = await self._db.run(self._principal, operations.find_chief_id, None)
+        except Unavailable:
+            return  # What is queued stays queued; the next claim's retry tries again.
+        if agent_id is None:
+            return
+        if agent_id not in self._chiefs:
+            self._chiefs = {known: chief for known, chief in self._chiefs.items() if chief.working}
+            self._chiefs[agent_id] = Deliveries(
+                agent_id,
+                self._principal,
+                self._db,
+                gateway=self._gateway,
+                settings=self._settings,
+                nursery=self.nursery,
+            )
+        self._chiefs[agent_id].offer(message)
+
+
+class Deliveries:
+    """What one chief has in hand. A replaced one's last turn does not hold up its successor."""
+
+    def __init__(
+        self,
+        agent_id: int,
+        principal: Muster,
+        db: Database,
+        *,
+        gateway: Callable[[int], Gateway | None],
+        settings: DeliverySettings,
+        nursery: trio.Nursery,
+    ) -> None:
+        self.working = False
+        self._agent_id = agent_id
+        self._principal = principal
+        self._db = db
+        self._gateway = gateway
+        self._settings = settings
+        self._nursery = nursery
         self._looking = False
         self._missed: int | None = None
 
-    async def handle(self, message: object) -> None:
-        """Begin the work that `message` asks for, unless the chief is busy."""
+    def offer(self, message: Deliver | Retry) -> None:
+        """Begin the work that `message` asks for, unless there is work."""
         match message:
             case Deliver(message_id=message_id) if self._looking:
                 self._missed = self._missed or message_id
-            case Deliver(message_id=message_id) if not self._working:
+            case Deliver(message_id=message_id) if not self.working:
                 self._start(message_id)
-            case Retry() if not self._working:
+            case Retry() if not self.working:
                 self._start(None)
             case _:
                 pass
 
     def _start(self, message_id: int | None) -> None:
-        self._working = True
-        self.nursery.start_soon(self._work, message_id)
+        self.working = True
+        self._nursery.start_soon(self._work, message_id)
 
     async def _work(self, message_id: int | None) -> None:
         try:
             retrying = message_id is None
-            while await self._hand_over(message_id) and retrying:
+            while await self.hand_over(message_id) and retrying:
                 pass
             while (missed := self._missed) is not None:
                 self._missed = None
-                await self._hand_over(missed)
+                await self.hand_over(missed)
         except Unavailable:
             pass  # What is queued stays queued; the next claim's retry tries again.
         finally:
-            self._working = self._looking = False
+            self.working = self._looking = False
             self._missed = None
 
-    async def _hand_over(self, message_id: int | None) -> bool:
+    async def hand_over(self, message_id: int | None) -> bool:
         """Offer one message; false when there was none or the chief could not take it."""
         self._looking = True
         handover, gateway = await self._begin(message_id)
@@ -143,12 +186,11 @@ class ChiefActor(Actor):
     async def _begin(
         self, message_id: int | None
     ) -> tuple[operations.Handover | None, Gateway | None]:
-        agent_id = await self._db.run(self._principal, operations.find_chief_id, None)
-        gateway = None if agent_id is None else self._gateway(agent_id)
+        gateway = self._gateway(self._agent_id)
         if gateway is None or not gateway.can_take_turn or not self._settings.may_begin():
             return None, None
         command = operations.Begin(
-            agent_id=gateway.agent.agent_id, epoch=gateway.epoch, message_id=message_id
+            agent_id=self._agent_id, epoch=gateway.epoch, message_id=message_id
         )
         return await self._db.run(self._principal, operations.begin, command), gateway
 

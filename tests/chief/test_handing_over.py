@@ -193,3 +193,20 @@ async def test_tools_and_instructions_are_the_chiefs_while_plugins_are_on(
             assert [tool["name"] for tool in tools] == (["reply_draft"] if has else [])
             called = await call_tool(at.server, token, "reply_draft", message_id=1, body="x")
             assert called["structuredContent"]["refused"] == ("not_found" if has else "no_tool")
+
+
+@pytest.mark.rule(211)
+async def test_a_new_chief_does_not_wait_for_the_former_ones_turn(desk: OpenDesk) -> None:
+    """With --replace in mid-turn the next message goes to the new chief at once."""
+    async with desk() as at, at.agent() as former:
+        await former.next_frame("welcome")
+        held = await at.post("m1")
+        turn = await former.next_frame("turn")
+        command = AddAgent(name="next", chief=True, replace=True)
+        _, token = await at.server.node.db.run(at.owner, add_agent, command)
+        async with ScriptedAgent(at.server.url, token) as successor:
+            await successor.next_frame("welcome")
+            await take_turn(at, successor, await at.post("m2"))
+        assert await at.state(held) is State.DELIVERING
+        await former.send("turn.done", turn_id=turn["turn_id"], text="")
+        await at.reaches(held, State.DELIVERED)

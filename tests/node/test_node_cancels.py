@@ -9,7 +9,7 @@ from actors.testing import cancel_at_every_step
 from muster.agents.gateway import Gateway
 from muster.agents.operations import accept_gateway, find_agent
 from muster.agents.rules import Accept
-from muster.chief.actor import ChiefActor, DeliverySettings
+from muster.chief.actor import Deliveries, DeliverySettings
 from muster.messages.rules import State
 from muster.principals import Muster, Owner
 from tests.support.builders import get_message, make_chief, make_message, make_plugin, read_audit
@@ -60,8 +60,10 @@ async def test_a_delivery_stopped_anywhere_is_settled_as_what_it_may_have_been(
         peer.written.clear()
 
     async def operation() -> None:
-        actor = ChiefActor(owner.owner_id, db, gateway=lambda _: gateway, settings=SETTINGS)
-        await actor._hand_over(ids[-1])
+        deliveries = Deliveries(
+            chief.agent_id, muster, db, gateway=lambda _: gateway, settings=SETTINGS, nursery=nursery
+        )
+        await deliveries.hand_over(ids[-1])
 
     async def check(completed: bool) -> None:
         state = (await get_message(db, owner, ids[-1])).state
@@ -80,7 +82,8 @@ async def test_a_delivery_stopped_anywhere_is_settled_as_what_it_may_have_been(
         await prepare()
 
     await prepare()
-    assert await cancel_at_every_step(operation, check) > 10
+    async with trio.open_nursery() as nursery:
+        assert await cancel_at_every_step(operation, check) > 10
     assert ends >= {State.QUEUED, State.DELIVERED}
     assert not [
         row for row in await read_audit(db, owner, "plugin.delivered") if "recovered" in row.data
