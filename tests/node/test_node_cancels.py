@@ -61,7 +61,12 @@ async def test_a_delivery_stopped_anywhere_is_settled_as_what_it_may_have_been(
 
     async def operation() -> None:
         deliveries = Deliveries(
-            chief.agent_id, muster, db, gateway=lambda _: gateway, settings=SETTINGS, nursery=nursery
+            chief.agent_id,
+            muster,
+            db,
+            gateway=lambda _: gateway,
+            settings=SETTINGS,
+            nursery=nursery,
         )
         await deliveries.hand_over(ids[-1])
 
