@@ -13,9 +13,11 @@ import attrs
 from actors import Actor
 from muster.agents import operations, rules
 from muster.agents.gateway import Gateway, Gateways
-from muster.errors import Unauthorized
+from muster.errors import Unauthorized, Unavailable
 from muster.pg.database import Database
 from muster.principals import Muster
+
+DOUBT_SECONDS = 1.0  # until a database that was away is asked again
 
 Prove = Callable[[], Awaitable[object]]  # raises Unauthorized once the credential is no good
 
@@ -63,15 +65,22 @@ class AgentActor(Actor):
         self._gateways.enter(self._gateway)
 
     async def handle(self, message: object) -> None:
-        """End the connection once it no longer holds."""
+        """End the connection once it no longer holds.
+
+        A database that is away proves nothing, and is asked again: the turn in hand goes on.
+        """
         assert isinstance(message, Doubt), message
+        agent_id = self._gateway.agent.agent_id
         try:
             await self._prove()
+            epoch = await self._db.run(self._principal, operations.find_epoch, agent_id)
         except Unauthorized:
             self._end(Farewell.UNAUTHORIZED)
             return
-        agent_id = self._gateway.agent.agent_id
-        epoch = await self._db.run(self._principal, operations.find_epoch, agent_id)
+        except Unavailable as away:
+            self.log.note(f"the connection is still in doubt: {away.sentence}")
+            self.timers.after(DOUBT_SECONDS, message, key="doubt")
+            return
         if epoch is None:
             self._end(Farewell.UNAUTHORIZED)
         elif epoch != self._gateway.epoch:
@@ -86,7 +95,10 @@ class AgentActor(Actor):
         release = rules.Release(
             agent_id=self._gateway.agent.agent_id, epoch=self._gateway.epoch
         )
-        await self._db.run(self._principal, operations.release_gateway, release)
+        try:
+            await self._db.run(self._principal, operations.release_gateway, release)
+        except Unavailable:
+            return  # The row goes on naming this connection until the next one is accepted.
 
     def _end(self, farewell: Farewell) -> None:
         self.farewell = farewell
