@@ -131,6 +131,25 @@ async def test_a_busy_chief_leaves_a_message_queued_and_unnamed(desk: OpenDesk) 
         assert len(await read_audit(at.db, at.owner, "plugin.delivered")) == 1
 
 
+@pytest.mark.rule(74)
+async def test_a_late_hint_hands_nothing_over_again(desk: OpenDesk) -> None:
+    """The hint of a message that was handed over meanwhile begins no turn, and breaks nothing."""
+    async with desk() as at, at.agent() as agent:
+        await agent.next_frame("welcome")
+        message_id = await at.post()
+        turn = await agent.next_frame("turn")
+        gateway = at.server.node.gateways.find(at.chief_id)
+        assert gateway is not None
+        late = operations.Begin(agent_id=at.chief_id, epoch=gateway.epoch, message_id=message_id)
+        principal = Muster(owner_id=at.owner.owner_id)
+        assert await at.db.run(principal, operations.begin, late) is None
+        assert await at.state(message_id) is State.DELIVERING
+        await agent.send("turn.done", turn_id=turn["turn_id"], text="")
+        await at.reaches(message_id, State.DELIVERED)
+        assert await at.db.run(principal, operations.begin, late) is None
+        assert await at.state(message_id) is State.DELIVERED
+
+
 @pytest.mark.rule(220)
 async def test_an_agent_that_answers_busy_was_not_handed_the_message(desk: OpenDesk) -> None:
     """`turn.busy` puts the message back into the queue without an audit row."""

@@ -100,12 +100,13 @@ class Plugin:
     source: Queue = attrs.field(factory=Queue)
     sink: Upstream = attrs.field(factory=Upstream)
     notes: list[str] = attrs.field(factory=list)
+    pace: Pace = PACE
 
     async def run(self) -> None:
         """Run until cancelled."""
         await run_plugin(
             self.client, self.journal, source=self.source, sink=self.sink,
-            note=self.notes.append, pace=PACE,
+            note=self.notes.append, pace=self.pace,
         )  # fmt: skip
 
     async def run_once(self) -> None:
@@ -148,7 +149,8 @@ async def plugin(tmp_path: Path) -> AsyncIterator[Plugin]:
 
 @pytest.mark.rule(7, 100)
 async def test_the_whole_loop(plugin: Plugin) -> None:
-    """Messages go in, approved replies go out once each, and each result is reported."""
+    """Messages go in, approved replies go out once each, and each result is reported at once."""
+    plugin.pace = attrs.evolve(PACE, report_seconds=3600)
     plugin.source.waiting.extend(Message(external_id=f"m{n}", body="x") for n in range(3))
     plugin.server.approve(1)
     plugin.server.approve(2)

@@ -150,6 +150,7 @@ async def test_two_hundred_undelivered(db: SpiedDatabase, owner: Owner) -> None:
         await send(db, plugin, "one-more")
     assert full.value.retry_after_seconds == 60
     assert (await send(db, plugin, "m0")).created is False
+    assert (await send(db, await make_plugin(db, owner), "one-more")).created
     await move_message(db, newest.id, Complete(epoch=1), owner_id=owner.owner_id)
     assert (await send(db, plugin, "one-more")).created
     with pytest.raises(TooMany):
