@@ -1,5 +1,6 @@
 """A PostgreSQL that is not muster's own: another version, there for one test."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from muster.pg.places import find_package, find_places
+from muster.pg.places import SwitchUser, find_package, find_places
 
 DEBIAN = Path("/usr/lib/postgresql")
 
@@ -32,6 +33,22 @@ class OtherServer:
     admin_url: str
 
 
+def _within_reach(binaries: Path, folder: Path, user: SwitchUser) -> Path:
+    """These binaries, or a copy of their installation, where that user can run them.
+
+    A checkout in a private folder hides the wheel from the user that runs PostgreSQL for root.
+    """
+    probe = ["/usr/bin/test", "-x", str(binaries / "initdb")]
+    if subprocess.run(probe, check=False, cwd="/", **user).returncode == 0:
+        return binaries
+    package = binaries.parents[1]
+    copied = folder / package.name / binaries.parent.name
+    shutil.copytree(binaries.parent, copied, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    shutil.copytree(libraries, folder / libraries.name, symlinks=True)
+    return copied / "bin"
+
+
 @contextmanager
 def run_server(binaries: Path, folder: Path) -> Iterator[OtherServer]:
     """Make and run a cluster in a folder that others may enter, until the block ends."""
@@ -44,6 +61,7 @@ def run_server(binaries: Path, folder: Path) -> Iterator[OtherServer]:
     secret.write_text("boss\n")
     places.own(secret)
     data = str(home / "data")
+    binaries = _within_reach(binaries, folder, user)
     subprocess.run(
         [str(binaries / "initdb"), "-D", data, "-U", "boss", "-A", "scram-sha-256", "--no-sync",
          f"--pwfile={secret}"],
