@@ -25,6 +25,11 @@ from muster.pg.driver import Connection, DatabaseError, OperationalError
 from muster.pg.faults import DatabaseFault
 
 SERVER_VERSION_MIN = 150000
+INSUFFICIENT_PRIVILEGE = "42501"
+_RIGHTS = (
+    "MUSTER_DATABASE_URL must log in as the database's owner, with the right to create roles, or"
+    " as a superuser"
+)
 # One number for all of muster: the first bytes of sha256("muster migrations").
 LOCK_KEY = int.from_bytes(hashlib.sha256(b"muster migrations").digest()[:7])
 
@@ -114,7 +119,10 @@ async def migrate(admin_url: str, *, app_password: str | None, reset_password: b
     except OperationalError as error:
         raise Unavailable(f"the database went away while it was prepared: {error}") from error
     except DatabaseError as error:
-        raise DatabaseFault(f"the database refused to be prepared: {error}") from error
+        told = f"{error}"
+        if error.sqlstate == INSUFFICIENT_PRIVILEGE:
+            told = f"{error.diag.message_primary}; {_RIGHTS}"
+        raise DatabaseFault(f"the database refused to be prepared: {told}") from error
     finally:
         # Closing the session is what gives up its advisory lock.
         admin.close()
@@ -157,11 +165,28 @@ async def _ensure_roles(
     await _create_role(admin, "muster_system", "nologin noinherit")
     created = await _create_role(admin, "muster_app", "login noinherit")
     if app_password is not None and (created or reset_password):
+        if reset_password:
+            await _refuse_to_shut_out(admin)
         verifier = admin.quote(admin.scram(app_password, "muster_app"))
         await admin.script(f"alter role muster_app password {verifier}")
     if not await admin.scalar("select pg_has_role('muster_app', 'muster_system', 'member')", {}):
         options = " with inherit false, set true" if admin.server_version >= 160000 else ""
         await admin.script(f"grant muster_system to muster_app{options}")
+
+
+async def _refuse_to_shut_out(admin: Connection) -> None:
+    """DatabaseFault while somebody is logged in as muster_app: a new password would end them."""
+    others = await admin.scalar(
+        "select string_agg(distinct datname, ', ') from pg_stat_activity"
+        " where usename = 'muster_app'",
+        {},
+    )
+    if others:
+        raise DatabaseFault(
+            "another muster is running on this PostgreSQL, and this data folder does not know its"
+            f" password for muster_app (database {others}): use that server's MUSTER_DATA_DIR, or"
+            " MUSTER_DATABASE_APP_URL"
+        )
 
 
 async def _create_role(admin: Connection, name: str, options: str) -> bool:

@@ -147,6 +147,43 @@ async def test_other_versions_as_owner(other: OtherServer, folder: Path) -> None
             await work(db)
 
 
+async def test_a_running_muster_is_not_shut_out(other: OtherServer, folder: Path) -> None:
+    """Another data folder sets no new password for muster_app while somebody is logged in by it."""
+    async with opened(folder / "one", other.admin_url) as (db, _facts):
+        await work(db)
+        with pytest.raises(DatabaseFault, match="another muster is running"):
+            async with opened(folder / "two", other.admin_url):
+                pass
+        async with opened(folder / "one", other.admin_url) as (again, _):
+            await work(again)
+    await until(lambda: nobody_is_logged_in(other.admin_url))
+    async with opened(folder / "two", other.admin_url) as (db, _facts):
+        await work(db)
+
+
+async def nobody_is_logged_in(url: str) -> bool:
+    """Whether muster_app has no session on this server."""
+    connection = await Connection.open(url)
+    try:
+        sessions = "select count(*) from pg_stat_activity where usename = 'muster_app'"
+        return not await connection.scalar(sessions, {})
+    finally:
+        connection.close()
+
+
+async def test_a_login_without_rights_is_told_what_is_missing(
+    other: OtherServer, folder: Path
+) -> None:
+    """A MUSTER_DATABASE_URL that may not prepare the database is told which rights it needs."""
+    await run_script(other.admin_url, "create role guest login password 'guest'")
+    try:
+        with pytest.raises(DatabaseFault, match=r"permission denied .*the right to create roles"):
+            async with opened(folder / "data", with_login(other.admin_url, "guest", "guest")):
+                pass
+    finally:
+        await run_script(other.admin_url, "drop role guest")
+
+
 async def test_pool_as_superuser_is_refused(own_database: OwnDatabase, folder: Path) -> None:
     """MUSTER_DATABASE_APP_URL must not be a superuser's."""
     with pytest.raises(DatabaseFault, match="superuser"):
