@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from muster.clients.agent.backend import Backend
 
 
-
 @click.command("run")
 @click.option("--backend", type=click.Choice(["script"]), required=True, help="Who answers.")
 @click.option("--script", type=click.Path(path_type=Path), help="The rules of backend script.")
@@ -32,7 +31,22 @@ def run(
     The token is read from --token-file, MUSTER_AGENT_TOKEN or MUSTER_AGENT_TOKEN_FILE; it is never
     an argument, since arguments are seen by every user of the machine. Ends on SIGTERM or Ctrl-C;
     exits 5 when the token is refused and 7 when another runner took over.
-    """
+
+    A script for --backend script is a TOML file of rules; the first that matches decides:
+
+    \b
+      [[rule]]
+      match = { sender = "(?i)ada", subject = "(?i)lunch", text = "noon" }
+      reply = "Thanks {sender_name}, noon works."
+
+    \b
+      [[rule]]
+      nothing = true
+
+    `match` holds regular expressions for sender, subject and text, and true or false for no_reply
+    and verified; without it a rule matches everything. Beside reply and nothing a rule may say
+    fail = "why" or busy = true.
+    """  # noqa: D301 - click's mark for lines to leave as they are
     if script is None:
         raise click.UsageError(f"--backend {backend} needs --script FILE")
 

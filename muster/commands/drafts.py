@@ -108,7 +108,7 @@ def list_(owner: str | None, state: str | None, limit: int, *, as_json: bool) ->
             )
             for view in found
         ],
-        empty="There is no such draft.",
+        empty=f"There is no {state} draft." if state else "There is no draft yet.",
     )
 
 

@@ -79,7 +79,7 @@ def list_(
             )
             for message in listing.messages
         ],
-        empty="There is no such message.",
+        empty="There is no such message." if state or plugin else "There is no message yet.",
     )
 
 

@@ -22,7 +22,9 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not bo
 def status(*, as_json: bool) -> None:
     """Tell whether all is well; exit 6 when no server answers or it is not ready.
 
-    Asks the server at MUSTER_URL, or else the one that these settings would start here.
+    Asks the server at MUSTER_URL, or else the one that these settings would start here. Below its
+    answer stand settings of this shell, which are not those of a server that was started with
+    others.
     """
     from muster.config import Config
 
@@ -35,19 +37,17 @@ def status(*, as_json: bool) -> None:
         raise Unavailable(
             f"The server at {host}:{port} is not ready: {answer.told}", code="not_ready"
         )
-    facts: dict[str, object] = {
-        "ready": True,
-        "url": url.geturl() or config.public_url,
+    told = url.geturl() or config.public_url
+    here = {
         "version": importlib.metadata.version("muster-server"),
         "data_dir": str(config.data_dir),
         "database": "configured" if config.database_url else "embedded",
-        "plugins": config.plugins,
     }
     if as_json:
-        print_json(facts)
+        print_json({"ready": True, "url": told, "here": here})
         return
-    click.echo("muster is ready.")
-    print_pairs((name, shown(str(value))) for name, value in facts.items() if name != "ready")
+    click.echo(f"muster is ready.\n  {shown(told)}\nCommands from this shell use:")
+    print_pairs((name, shown(value)) for name, value in here.items())
 
 
 class _Answer:

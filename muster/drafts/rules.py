@@ -297,8 +297,10 @@ def _stay(draft: Draft, command: Command, current: Standing) -> Outcome:
         Standing.HELD: "was collected by its plugin already",
         Standing.WAITING: "is approved and was not collected yet",
     }
+    # Else it reads like the answer to a decision that was taken.
+    told = sentences.get(current, f"is {shown.value} already")
     return Refused(
-        f"Draft {draft.id} {sentences.get(current, f'is {shown.value}')}.",
+        f"Draft {draft.id} {told}; nothing was changed.",
         code="draft_state",
         facts={"draft_id": draft.id, "status": shown.value},
     )

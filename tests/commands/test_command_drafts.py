@@ -186,7 +186,8 @@ def test_an_approval_is_taken_back(desk: Desk) -> None:
     rejected = desk.program.run("drafts", "reject", str(desk.draft_id), "--json").document
     assert (rejected["state"], rejected["decided_via"]) == ("rejected", "cli")
     assert desk.claim() is None
-    assert desk.program.run("drafts", "approve", str(desk.draft_id)).code == 4
+    again = desk.program.run("drafts", "approve", str(desk.draft_id))
+    assert (again.code, "is rejected already; nothing was changed" in again.err) == (4, True)
     assert desk.program.run("drafts", "approve", "999").code == 3
 
 

@@ -44,8 +44,17 @@ def test_a_ready_server(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{port}"
         by_url = bare_program(tmp_path).run("status", MUSTER_URL=url)
         assert by_url.code == 0
-        assert by_url.out.startswith("muster is ready.\n")
-        assert url in by_url.out
+        assert by_url.out.startswith(f"muster is ready.\n  {url}\n")
+
+
+def test_what_this_shell_is_set_to_is_told_apart(tmp_path: Path) -> None:
+    """What only these settings say is never told as if the server had said it."""
+    with answering(200, b'{"status": "ready", "reasons": []}') as port:
+        told = bare_program(tmp_path).run(
+            "status", "--json", MUSTER_URL=f"http://127.0.0.1:{port}", MUSTER_DATA_DIR="/somewhere"
+        )
+    assert set(told.document) == {"ready", "url", "here"}
+    assert told.document["here"]["data_dir"] == "/somewhere"
 
 
 @pytest.mark.parametrize(
