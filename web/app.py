@@ -44,7 +44,8 @@ async def open_app(node: Node) -> AsyncIterator[ASGIApp]:
     """The application of `node`, for the length of the block."""
     async with open_agent_door(node) as door:
         app = _dispatch(node, door, make_quart(node))
-        yield body_reader(_refuse_plugins(app), cap_for=cap_for)
+        guarded = _refuse_plugins(app, plugins_off=not node.config.plugins)
+        yield body_reader(guarded, cap_for=cap_for)
 
 
 def cap_for(_method: str, path: str) -> int:
@@ -94,10 +95,13 @@ async def _refuse_http(error: HTTPException) -> Response:
     return answer
 
 
-def _refuse_plugins(app: ASGIApp) -> ASGIApp:
+def _refuse_plugins(app: ASGIApp, *, plugins_off: bool) -> ASGIApp:
     async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
         kinds = {kind_of(token) for token in bearer_tokens(scope["headers"])}
-        if CredentialKind.PLUGIN not in kinds or scope["path"].startswith(PLUGIN_PREFIX):
+        path = scope["path"]
+        # What does not exist while plugins are off is 404 to everybody, before any credential.
+        absent = plugins_off and (path == "/plugins" or path.startswith(("/plugin/", "/plugins/")))
+        if CredentialKind.PLUGIN not in kinds or path.startswith(PLUGIN_PREFIX) or absent:
             await app(scope, receive, send)
         elif scope["type"] == "websocket":
             await refuse_socket(send, 401, "credential_not_allowed", _NOT_HERE)

@@ -1,7 +1,7 @@
 """The plugin client against a peer that answers badly, late or not at all."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import datetime, timedelta, timezone
 
 import pytest
 import trio
@@ -56,7 +56,7 @@ async def test_a_message_arrives_with_the_fields_that_it_has(
         external_id="mail-1",
         body="Γειά \ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"),
         sender="Ada <ada@example.test>",
-        received_at=datetime(2026, 3, 1, 10, tzinfo=UTC),
+        received_at=datetime(2026, 3, 1, 10, 19, 32, tzinfo=timezone(timedelta(seconds=1172))),
         no_reply=True,
     )
     posted = await client.post(message)

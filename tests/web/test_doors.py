@@ -103,6 +103,9 @@ async def test_while_plugins_are_off_every_plugin_route_is_404(desk: OpenDesk) -
                 answer = await client.request(method, f"/plugin/v1/{path}", json={})
                 assert answer.status_code == 404, (method, path)
                 error_of(answer)
+        for path in ("/plugins", "/plugins/new", "/plugin/v2/messages", "/plugin/"):
+            assert (await client.get(path)).status_code == 404, path
+        assert (await client.get("/healthz")).status_code == 401
         async with at.server.client() as nobody:
             assert (await nobody.post("/plugin/v1/messages", json=GOOD)).status_code == 404
             assert (await nobody.get("/plugins")).status_code == 404

@@ -6,7 +6,7 @@ few and each asks for another reaction, which its docstring names.
 
 import enum
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 
 import attrs
 
@@ -53,7 +53,9 @@ class Message:
             if text is not None:
                 fields[name] = text
         if self.received_at is not None:
-            fields["received_at"] = self.received_at.isoformat().replace("+00:00", "Z")
+            # In UTC: an offset with seconds, as zones had them once, is no time of the wire's.
+            moment = self.received_at.astimezone(UTC).isoformat()
+            fields["received_at"] = moment.replace("+00:00", "Z")
         # False is muster's default for each mark, and a field left out means the default.
         for name in ("no_reply", "sender_verified", "human_conversation"):
             if getattr(self, name):
