@@ -10,7 +10,7 @@ import click
 
 from muster.commands.options import json_option
 from muster.commands.output import print_json, print_pairs, shown
-from muster.errors import Unavailable
+from muster.errors import Invalid, Unavailable
 
 TIMEOUT_SECONDS = 5.0
 ANSWER_BYTES_MAX = 64 * 1024
@@ -29,15 +29,18 @@ def status(*, as_json: bool) -> None:
     from muster.config import Config
 
     config = Config.from_environ(os.environ)
-    url = urlsplit(os.environ.get("MUSTER_URL") or "")
-    host = url.hostname or _EVERYWHERE.get(config.bind_host, config.bind_host)
-    port = url.port or (443 if url.scheme == "https" else 80 if url.hostname else config.bind_port)
-    answer = _ask(host, port, secure=url.scheme == "https")
+    named = os.environ.get("MUSTER_URL", "")
+    if named:
+        secure, host, port = _split(named)
+    else:
+        host = _EVERYWHERE.get(config.bind_host, config.bind_host)
+        secure, port = False, config.bind_port
+    answer = _ask(host, port, secure=secure)
     if answer.status != http.HTTPStatus.OK:
         raise Unavailable(
             f"The server at {host}:{port} is not ready: {answer.told}", code="not_ready"
         )
-    told = url.geturl() or config.public_url
+    told = named or config.public_url
     here = {
         "version": importlib.metadata.version("muster-server"),
         "data_dir": str(config.data_dir),
@@ -48,6 +51,22 @@ def status(*, as_json: bool) -> None:
         return
     click.echo(f"muster is ready.\n  {shown(told)}\nCommands from this shell use:")
     print_pairs((name, shown(value)) for name, value in here.items())
+
+
+def _split(url: str) -> tuple[bool, str, int]:
+    """Whether it is https, the host and the port of MUSTER_URL."""
+    try:
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        port = parts.port or (443 if secure else 80)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Invalid(
+            "MUSTER_URL must be http:// or https:// with a host, such as http://localhost:8420.",
+            code="bad_configuration",
+        )
+    return secure, parts.hostname, port
 
 
 class _Answer:

@@ -73,3 +73,13 @@ def test_a_server_that_is_not_ready(tmp_path: Path, body: bytes, told: str) -> N
         )
     assert (ended.code, ended.refusal["code"]) == (6, "not_ready")
     assert told in ended.refusal["error"]
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "ftp://localhost", "http://localhost:99999", "http://"]
+)
+def test_a_url_that_is_none(tmp_path: Path, url: str) -> None:
+    """A MUSTER_URL that names no server is a wrong setting, and no other server is asked."""
+    ended = bare_program(tmp_path).run("status", "--json", MUSTER_URL=url)
+    assert (ended.code, ended.refusal["code"]) == (78, "bad_configuration")
+    assert "MUSTER_URL" in ended.refusal["error"]
