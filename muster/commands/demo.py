@@ -13,7 +13,7 @@ import click
 
 from muster.commands.exits import Exit
 from muster.commands.output import print_json, print_table, shown
-from muster.errors import MusterError
+from muster.errors import Invalid, MusterError
 
 R = TypeVar("R")
 
@@ -51,7 +51,11 @@ def demo(*, once: bool, as_json: bool, data_dir: Path | None) -> int:
 @contextmanager
 def _folder(data_dir: Path | None) -> Iterator[Path]:
     if data_dir is not None:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            sentence = f"The folder {data_dir} can't be made: {error.strerror}."
+            raise Invalid(sentence, field="data-dir") from error
         yield data_dir.resolve()
         return
     folder = Path(tempfile.mkdtemp(prefix="muster-demo-")).resolve()
@@ -110,7 +114,6 @@ def _run(work: Callable[[], Awaitable[R]]) -> R | None:
         for line in last_words:
             click.echo(shown(line), err=True)
         raise MusterError(sentence) from None
-
 
 
 def _print(told: dict[str, Any], *, as_json: bool) -> None:

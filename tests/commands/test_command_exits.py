@@ -94,6 +94,7 @@ def test_a_lone_error_is_found_in_its_groups() -> None:
         ("messages", "list", "--limit", "0", "--json"),
         ("agent", "add", "helper", "--replace", "--json"),
         ("plugin", "add", "mail", "--label", "Mail", "--json"),
+        ("demo", "--once", "--data-dir", "/dev/null/demo", "--json"),
         ("user", "add", "ada", "--email", "ada@example.test", "--json"),
         ("user", "add", "Ada", "--email", "ada@example.test", "--password-stdin", "--json"),
     ],
