@@ -36,6 +36,8 @@ from web.plugin_api import plugin_api
 KIB = 1024
 BODY_BYTES_MAX = 64 * KIB
 BODY_BYTES_MAX_BY_PATH = {"/plugin/v1/messages": 256 * KIB, "/mcp": 256 * KIB}
+# A claim that nobody waits for any more must not take a reply with it.
+WAITING_PATHS = frozenset({"/plugin/v1/drafts/claim", "/mcp"})
 PLUGIN_PREFIX = "/plugin/v1/"
 
 
@@ -45,7 +47,7 @@ async def open_app(node: Node) -> AsyncIterator[ASGIApp]:
     async with open_agent_door(node) as door:
         app = _dispatch(node, door, make_quart(node))
         guarded = _refuse_plugins(app, plugins_off=not node.config.plugins)
-        yield body_reader(guarded, cap_for=cap_for)
+        yield body_reader(guarded, cap_for=cap_for, waits_at=WAITING_PATHS.__contains__)
 
 
 def cap_for(_method: str, path: str) -> int:

@@ -14,6 +14,7 @@ from web.asgi import ASGIApp, Message, Receive, Scope, Send
 from web.errors import send_error
 
 CapFor = Callable[[str, str], int]
+WaitsAt = Callable[[str], bool]
 
 _CLOSE = [(b"connection", b"close")]
 
@@ -26,19 +27,24 @@ class _Left(Exception):
     """The client has left, or sent nonsense that the wire answered with a 400."""
 
 
-def body_reader(app: ASGIApp, *, cap_for: CapFor, whole_body_seconds: float = 30.0) -> ASGIApp:
+def body_reader(
+    app: ASGIApp, *, cap_for: CapFor, waits_at: WaitsAt, whole_body_seconds: float = 30.0
+) -> ASGIApp:
     """Wrap `app`: 413 for a body over `cap_for(method, path)` bytes, 408 for one that is late.
 
-    Both close the connection. WebSockets pass through, answers are not touched.
+    Both close the connection. WebSockets pass through, answers are not touched. A handler hears of
+    a client that leaves only where it waits for something (`waits_at(path)`): elsewhere it answers
+    at once, and a client that merely ended its own side gets that answer.
     """
 
     async def reading(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
+        heard = receive if waits_at(scope["path"]) else _without_leaving(receive)
         announced = _announced_bytes(scope)
         if announced == 0:
-            await app(scope, receive, send)
+            await app(scope, heard, send)
             return
         cap = cap_for(scope["method"], scope["path"])
         body: bytes | None = None
@@ -55,7 +61,7 @@ def body_reader(app: ASGIApp, *, cap_for: CapFor, whole_body_seconds: float = 30
                 sentence = f"The body did not arrive within {whole_body_seconds:g} seconds."
                 await send_error(send, 408, "request_timeout", sentence, headers=_CLOSE)
             else:
-                await app(scope, _replay(body, receive), send)
+                await app(scope, _replay(body, heard), send)
 
     return reading
 
@@ -90,6 +96,16 @@ async def _read_whole(receive: Receive, cap: int, announced: int) -> bytes:
         parts.append(part)
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+def _without_leaving(receive: Receive) -> Receive:
+    async def staying() -> Message:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            await trio.sleep_forever()
+        return message
+
+    return staying
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -39,10 +39,13 @@ class ReportsSink(Actor):
         self.nursery.start_soon(self._follow)
 
     async def _follow(self) -> None:
+        told = 0
         with self._log.subscribe() as subscription:
             while True:
-                reports = await subscription.drain()
-                await self._write(reports)
+                await self._write(await subscription.drain())
+                if subscription.dropped > told:
+                    lost, told = subscription.dropped - told, subscription.dropped
+                    self.log.note(f"{lost} reports came too fast or while the database was away")
 
     async def _write(self, reports: list[Report]) -> None:
         # A commit whose answer was lost may write a batch twice, which a log can bear; a lost crash

@@ -119,6 +119,9 @@ CASES: list[tuple[str, list[str]]] = [
     ("drafts_state_check", [reply(state="'lost'")]),
     ("drafts_one_pending_key", [reply(state="'pending'")]),
     ("drafts_one_in_flight_key", [APPROVE, reply(state="'approved'")]),
+    ("drafts_begin", [reply()]),
+    ("messages_begin", [mail(
+        state="'delivering'", agent_id="%(agent)s", epoch="1", delivering_at="%(now)s")]),
     ("drafts_sha256_check", [reply(body_sha256="sha256('other')")]),
     ("drafts_no_reply", [reply(state="'pending'", message_id="%(mute)s")]),
     ("drafts_plugin", [reply(plugin_id="-1")]),

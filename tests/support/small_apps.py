@@ -17,7 +17,12 @@ MEGABYTE = b"x" * (1024 * 1024)
 
 def capped(app: ASGIApp) -> ASGIApp:
     """Put the body reader in front, with one cap for all routes."""
-    return body_reader(app, cap_for=lambda _method, _path: CAP_BYTES, whole_body_seconds=0.5)
+    return body_reader(
+        app,
+        cap_for=lambda _method, _path: CAP_BYTES,
+        waits_at=lambda _path: True,
+        whole_body_seconds=0.5,
+    )
 
 
 async def answer(send: Send, body: bytes, status: int = 200) -> None:

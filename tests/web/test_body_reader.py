@@ -25,7 +25,12 @@ async def echo(_scope: Scope, receive: Receive, send: Send) -> None:
 def reader(app: ASGIApp = echo, seconds: float = 0.3) -> ASGIApp:
     """Return `app` behind a reader whose cap is for POST /a alone."""
     caps = {("POST", "/a"): CAP}
-    return body_reader(app, cap_for=lambda *route: caps.get(route, 0), whole_body_seconds=seconds)
+    return body_reader(
+        app,
+        cap_for=lambda *route: caps.get(route, 0),
+        waits_at=lambda _: True,
+        whole_body_seconds=seconds,
+    )
 
 
 def plain(body: bytes) -> bytes:

@@ -115,6 +115,25 @@ async def test_while_plugins_are_off_every_plugin_route_is_404(desk: OpenDesk) -
         assert result["isError"]
 
 
+async def test_a_client_that_ended_its_own_side_gets_its_answer(desk: OpenDesk) -> None:
+    """After the whole request and a FIN the answer still comes, at every door that does not wait."""
+    async with desk() as at:
+        body = json.dumps(GOOD).encode()
+        asked = (
+            b"POST /plugin/v1/messages HTTP/1.1\r\nHost: localhost\r\n"
+            b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s"
+            % (at.plugin_token.encode(), len(body), body)
+        )
+        for request in (asked, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+            stream = await trio.open_tcp_stream("127.0.0.1", at.server.port)
+            async with stream:
+                await stream.send_all(request)
+                await stream.send_eof()
+                with trio.fail_after(5):
+                    answer = b"".join([part async for part in stream])
+            assert answer.split(b" ")[1] in (b"202", b"200"), answer
+
+
 async def test_content_type_is_not_looked_at(desk: OpenDesk) -> None:
     """A plugin that sends no or another Content-Type is served like any."""
     async with desk() as at, at.server.client(at.plugin_token) as client:

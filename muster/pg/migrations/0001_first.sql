@@ -227,8 +227,20 @@ begin
 end $$;
 create trigger messages_move before update of state on messages for each row execute function messages_check_move();
 
+-- A message begins in the queue, a reply awaiting its owner: no state is reached past the moves.
+create function begin_at_the_beginning() returns trigger language plpgsql as $$
+begin
+    if new.state <> tg_argv[0] then
+        raise exception '% begin as %, not as %', tg_table_name, tg_argv[0], new.state using errcode = 'restrict_violation',
+            constraint = tg_table_name || '_begin';
+    end if;
+    return new;
+end $$;
+create trigger messages_begin after insert on messages for each row execute function begin_at_the_beginning('queued');
+create trigger drafts_begin after insert on drafts for each row execute function begin_at_the_beginning('pending');
+
 -- A reply answers its own message, through that message's plugin, and never a no-reply message.
-create function drafts_check_message() returns trigger language plpgsql as $$
+create function drafts_check_message() returns trigger language plpgsql set search_path = muster, pg_temp as $$
 declare
     message messages%rowtype;
 begin
