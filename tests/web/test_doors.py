@@ -116,7 +116,7 @@ async def test_while_plugins_are_off_every_plugin_route_is_404(desk: OpenDesk) -
 
 
 async def test_a_client_that_ended_its_own_side_gets_its_answer(desk: OpenDesk) -> None:
-    """After the whole request and a FIN the answer still comes, at every door that does not wait."""
+    """After a whole request and a FIN the answer still comes, at doors that do not wait."""
     async with desk() as at:
         body = json.dumps(GOOD).encode()
         asked = (
