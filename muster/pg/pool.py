@@ -27,7 +27,6 @@ class Pool:
         self._permits = trio.Semaphore(size, max_value=size)
         self._waiters_max = waiters_max
         self._idle: list[Connection] = []
-        self._lent: set[Connection] = set()
         self._closed = False
         self.size = size
 
@@ -72,7 +71,6 @@ class Pool:
         while self._idle:
             connection = self._idle.pop()
             if not connection.dead:
-                self._lent.add(connection)
                 return connection
         connection = await Connection.open(self._url)
         if connection.privileged:
@@ -81,7 +79,6 @@ class Pool:
                 "muster's pool must not log in as a superuser or a role with BYPASSRLS:"
                 " row-level security would not hold it"
             )
-        self._lent.add(connection)
         return connection
 
     async def give_back(self, connection: Connection) -> None:
@@ -93,7 +90,6 @@ class Pool:
         except OperationalError:
             connection.close()
         finally:
-            self._lent.discard(connection)
             if connection.idle and not self._closed:
                 self._idle.append(connection)
             else:
