@@ -93,14 +93,14 @@ class Transaction:
         with _Translating(), _answering(self._connection):
             return await self._connection.execute(query.text, self._bind(params))
 
-    async def save(self, query: Query, changed: Changed[R], **extra: object) -> R:
+    async def save(self, query: Query, changed: Changed[R]) -> R:
         """Write a decision whole: its row, its facts, its hints.
 
-        The row's fields and `extra` are the parameters. It must hit exactly one row, which the
-        operation has locked or just made; anything else is our bug.
+        The row's fields are the parameters. It must hit exactly one row, which the operation has
+        locked or just made; anything else is our bug.
         """
         fields = attrs.asdict(cast("attrs.AttrsInstance", changed.row), recurse=False)
-        touched = await self.execute(query, **(fields | extra))
+        touched = await self.execute(query, **fields)
         assert touched == 1, f"{touched} rows written instead of one: {query.text}"
         await self.record(*changed.facts)
         self.hint(*changed.hints)
