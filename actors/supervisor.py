@@ -34,7 +34,7 @@ from actors.mailbox import Envelope
 from actors.registry import Phase, Registry, Slot
 from actors.restart import Decision, GiveUp, Leave, Policy, Restart, decide_restart
 from actors.seat import ActorSlot
-from actors.specs import AnySpec, ChildSpec, Life, Strategy, SupervisorSpec
+from actors.specs import AnySpec, ChildSpec, Strategy, SupervisorSpec
 from actors.tree import Branch
 
 
@@ -153,10 +153,9 @@ class Supervisor(Branch):
         await slot.done.wait()
 
     def attach(
-        self, actor: Life, spec: ChildSpec, *, replace: bool
+        self, spec: ChildSpec, *, replace: bool
     ) -> contextlib.AbstractAsyncContextManager[Slot]:
         """See SupervisorHandle.attached."""
-        del actor
         return attach(self, spec, replace=replace)
 
     def place_attached(self, spec: ChildSpec) -> Slot:

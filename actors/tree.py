@@ -33,7 +33,7 @@ class Branch(Slot):
 
     @abc.abstractmethod
     def attach(
-        self, actor: Life, spec: ChildSpec, *, replace: bool
+        self, spec: ChildSpec, *, replace: bool
     ) -> contextlib.AbstractAsyncContextManager[Slot]:
         """See SupervisorHandle.attached."""
 
@@ -116,7 +116,7 @@ class SupervisorHandle:
         spec = ChildSpec(
             name=name, start=lambda: actor, mailbox_size=mailbox_size, stop_seconds=stop_seconds
         )
-        async with self._branch().attach(actor, spec, replace=replace) as slot:
+        async with self._branch().attach(spec, replace=replace) as slot:
             yield Address(slot.path, self._registry)
 
     @contextlib.contextmanager
