@@ -17,26 +17,29 @@ that arrives during a turn meets a busy chief: its message stays queued for the 
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 import trio
 
 from actors import Actor
 from muster.agents.gateway import Ended, Gateway, Turn
+from muster.agents.operations import find_chief_id
 from muster.chief import operations
 from muster.chief.fence import FencedMessage, render
 from muster.errors import Unavailable
+from muster.messages import rules as message_rules
 from muster.pg.database import Database
 from muster.principals import Muster
 
 SETTLE_SECONDS = 5.0
 SETTLE_PAUSE_SECONDS = 0.2
 
-_ENDINGS = {
-    Ended.COMPLETED: operations.Ending.DELIVERED,
-    Ended.UNPROVEN: operations.Ending.UNCONFIRMED,
-    Ended.NOT_HANDED_OVER: operations.Ending.PENDING,
+# What is written down for each way in which a turn ends.
+_ENDINGS: Mapping[Ended, Callable[..., operations.Ending]] = {
+    Ended.COMPLETED: message_rules.Complete,
+    Ended.UNPROVEN: message_rules.Fail,
+    Ended.NOT_HANDED_OVER: message_rules.PutBack,
 }
 
 
@@ -82,7 +85,8 @@ class ChiefActor(Actor):
         """Begin the work that `message` asks for, unless the chief of now is busy."""
         assert isinstance(message, Deliver | Retry), message
         try:
-            agent_id = await self._db.run(self._principal, operations.find_chief_id, None)
+            async with self._db.transaction(self._principal) as tx:
+                agent_id = await find_chief_id(tx)
         except Unavailable:
             return  # What is queued stays queued; the next claim's retry tries again.
         if agent_id is None:
@@ -168,15 +172,14 @@ class Deliveries:
             self._looking = True  # the chief is free again
             # Also when the actor is being stopped: the turn may have reached the chief.
             with trio.move_on_after(SETTLE_SECONDS, shield=True):
-                await self._settle(handover, _ENDINGS[ended])
+                await self._settle(handover, ended)
         return ended is not Ended.NOT_HANDED_OVER
 
-    async def _settle(self, handover: operations.Handover, ending: operations.Ending) -> None:
+    async def _settle(self, handover: operations.Handover, ended: Ended) -> None:
         # A settle that is repeated changes nothing, so a database that restarts is waited for.
         # Where it stays away the message stays `delivering`, and the next delivery settles it.
-        command = operations.Settle(
-            message_id=handover.message.id, epoch=handover.epoch, ending=ending
-        )
+        ending = _ENDINGS[ended](epoch=handover.epoch)
+        command = operations.Settle(message_id=handover.message.id, ending=ending)
         while True:
             try:
                 return await self._db.run(self._principal, operations.settle, command)

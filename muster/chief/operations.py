@@ -1,12 +1,9 @@
 """Handing a message to the owner's chief, and writing down how that ended.
 
-Both run as muster on the owner's behalf. The chief's row is locked first, then messages: so one
+Both run as muster on the owner's behalf. `begin` locks the chief's row, then messages: so one
 handing-over at a time for a chief, whichever node asks, and the epoch in hand is the current one.
 The database holds the same rule as a unique index (`messages_one_turn_key`).
 """
-
-import enum
-from typing import assert_never
 
 import attrs
 
@@ -20,6 +17,8 @@ from muster.outcomes import Changed
 from muster.pg.database import Transaction
 from muster.plugins import operations as plugins
 from muster.principals import Agent
+
+Ending = message_rules.Complete | message_rules.Fail | message_rules.PutBack
 
 
 @attrs.frozen(kw_only=True)
@@ -45,20 +44,14 @@ class Handover:
     scope: str
 
 
-class Ending(enum.Enum):
-    """How a turn ended (plugins: "Delivery to your chief")."""
-
-    DELIVERED = "delivered"  # the turn completed
-    UNCONFIRMED = "unconfirmed"  # its text may have reached the chief
-    PENDING = "pending"  # nothing was sent
-
-
 @attrs.frozen(kw_only=True)
 class Settle:
-    """Write down how the turn on a message ended, if that turn is still the one in hand."""
+    """Write down how the turn on a message ended, if that turn is still the one in hand.
+
+    `ending` names the epoch that the turn was begun with (plugins: "Delivery to your chief").
+    """
 
     message_id: int
-    epoch: int
     ending: Ending
 
 
@@ -100,24 +93,9 @@ async def settle(tx: Transaction, command: Settle) -> None:
     message = await messages.lock_message(tx, command.message_id)
     if message is None:
         return
-    decided: message_rules.Command
-    match command.ending:
-        case Ending.DELIVERED:
-            decided = message_rules.Complete(epoch=command.epoch)
-        case Ending.UNCONFIRMED:
-            decided = message_rules.Fail(epoch=command.epoch)
-        case Ending.PENDING:
-            decided = message_rules.PutBack(epoch=command.epoch)
-        case _:
-            assert_never(command.ending)
-    outcome = message_rules.decide(message, decided, tx.now)
+    outcome = message_rules.decide(message, command.ending, tx.now)
     if isinstance(outcome, Changed):
         await messages.save(tx, outcome)
-
-
-async def find_chief_id(tx: Transaction, _command: None = None) -> int | None:
-    """Tell who the owner's chief is now, without locking it."""
-    return await agents.find_chief_id(tx)
 
 
 async def require_chief(tx: Transaction, agent: Agent) -> None:
@@ -143,7 +121,4 @@ async def _apply(
 ) -> message_rules.Message:
     outcome = message_rules.decide(message, command, tx.now)
     assert isinstance(outcome, Changed), outcome
-    await messages.save(tx, outcome)
-    return outcome.row
-
-
+    return await messages.save(tx, outcome)
