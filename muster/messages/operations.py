@@ -19,11 +19,11 @@ __all__ = [
     "Post",
     "Posted",
     "State",
-    "find_next_queued",
     "get_message",
     "list_messages",
     "lock_delivering",
     "lock_message",
+    "lock_next_queued",
     "post",
     "save",
 ]
@@ -106,7 +106,7 @@ async def lock_message(tx: Transaction, message_id: int) -> Message | None:
     return await store.lock(tx, message_id)
 
 
-async def find_next_queued(tx: Transaction) -> Message | None:
+async def lock_next_queued(tx: Transaction) -> Message | None:
     """The owner's oldest queued message whose plugin lives, with its row locked.
 
     The caller holds the chief's row: so two deliveries of one owner do not meet here.
