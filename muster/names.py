@@ -1,4 +1,4 @@
-"""What the names and labels that people choose may look like."""
+"""What names, labels and texts may look like, whoever writes them."""
 
 import re
 
@@ -26,3 +26,13 @@ def check_line(text: str, *, field: str, characters_max: int) -> None:
         raise Invalid(f"The {field} must be 1 to {characters_max} characters.", field=field)
     if any(unicodedata2.category(letter) in _UNSHOWN for letter in text):
         raise Invalid(f"The {field} may not contain control characters.", field=field)
+
+
+def count_bytes(text: str, *, field: str) -> int:
+    """The size of a text in UTF-8; raises Invalid for one that the database could not keep."""
+    if "\0" in text:
+        raise Invalid(f"{field} must not contain a NUL character.", field=field)
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        raise Invalid(f"{field} contains half of a surrogate pair.", field=field) from None

@@ -4,6 +4,7 @@ from typing import Final
 
 from muster.drafts.rules import Report
 from muster.errors import Invalid
+from muster.names import count_bytes
 
 BODY_BYTES_MAX: Final = 16 * 1024
 EXTERNAL_REF_CHARACTERS_MAX: Final = 200
@@ -15,7 +16,7 @@ def check_body(text: str) -> None:
 
     Raises Invalid for a text that is empty, over 16 KiB of UTF-8, or cannot be kept.
     """
-    if not 1 <= _bytes("body", text) <= BODY_BYTES_MAX:
+    if not 1 <= count_bytes(text, field="body") <= BODY_BYTES_MAX:
         raise Invalid(f"body must have 1 to {BODY_BYTES_MAX} bytes.", field="body")
 
 
@@ -25,21 +26,11 @@ def check_report(report: Report) -> None:
     Raises Invalid for an `external_ref` over 200 characters or a `detail` over 4 KiB of UTF-8.
     """
     if report.external_ref is not None:
-        _bytes("external_ref", report.external_ref)
+        count_bytes(report.external_ref, field="external_ref")
         if len(report.external_ref) > EXTERNAL_REF_CHARACTERS_MAX:
             raise Invalid(
                 f"external_ref must have at most {EXTERNAL_REF_CHARACTERS_MAX} characters.",
                 field="external_ref",
             )
-    if report.detail is not None and _bytes("detail", report.detail) > DETAIL_BYTES_MAX:
+    if report.detail is not None and count_bytes(report.detail, field="detail") > DETAIL_BYTES_MAX:
         raise Invalid(f"detail must have at most {DETAIL_BYTES_MAX} bytes.", field="detail")
-
-
-def _bytes(field: str, text: str) -> int:
-    """The size of a text in UTF-8; a text that the database could not keep is refused."""
-    if "\0" in text:
-        raise Invalid(f"{field} must not contain a NUL character.", field=field)
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        raise Invalid(f"{field} contains half of a surrogate pair.", field=field) from None

@@ -33,6 +33,7 @@ from typing import Final, assert_never
 import attrs
 
 from muster.errors import Invalid, Refused, TooMany
+from muster.names import count_bytes
 from muster.outcomes import Changed, Fact, Unchanged
 
 BODY_BYTES_MAX: Final = 16 * 1024
@@ -218,11 +219,11 @@ def check(post: Post) -> None:
     any Cc. Raises Invalid with the first field that breaks its rule; nothing is ever cut.
     """
     _check_identifier("external_id", post.external_id)
-    if not 1 <= _bytes("body", post.body) <= BODY_BYTES_MAX:
+    if not 1 <= count_bytes(post.body, field="body") <= BODY_BYTES_MAX:
         raise Invalid(f"body must have 1 to {BODY_BYTES_MAX} bytes.", field="body")
     for field, title in (("sender", post.sender), ("subject", post.subject)):
         if title is not None:
-            _bytes(field, title)
+            count_bytes(title, field=field)
             if len(title) > TITLE_CHARACTERS_MAX:
                 raise Invalid(
                     f"{field} must have at most {TITLE_CHARACTERS_MAX} characters.", field=field
@@ -233,18 +234,8 @@ def check(post: Post) -> None:
         _check_identifier("thread", post.thread)
 
 
-def _bytes(field: str, text: str) -> int:
-    """The size of a text in UTF-8; a text that the database could not keep is refused."""
-    if "\0" in text:
-        raise Invalid(f"{field} must not contain a NUL character.", field=field)
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError:
-        raise Invalid(f"{field} contains half of a surrogate pair.", field=field) from None
-
-
 def _check_identifier(field: str, text: str) -> None:
-    if not 1 <= _bytes(field, text) <= IDENTIFIER_BYTES_MAX:
+    if not 1 <= count_bytes(text, field=field) <= IDENTIFIER_BYTES_MAX:
         raise Invalid(f"{field} must have 1 to {IDENTIFIER_BYTES_MAX} bytes.", field=field)
     if not (WHITE_SPACE | CONTROLS).isdisjoint(text):
         raise Invalid(f"{field} must not contain spaces or control characters.", field=field)
