@@ -1,6 +1,6 @@
 """The verbs of messages: post, look, and what the chief's delivery needs.
 
-Lock order everywhere: a plugin's row, then a message's row, then that message's drafts.
+Lock order everywhere: the account's row, an agent's, a plugin's, a message's, then its drafts.
 """
 
 import attrs
@@ -66,11 +66,8 @@ async def post(tx: Transaction, command: Post) -> Posted:
         stored = await store.find_by_external_id(tx, plugin.plugin_id, command.external_id)
     if stored is not None:
         return Posted(id=stored.id, status=stored.status, created=False)
-    check_allowance(
-        await store.count_undelivered(tx, plugin.plugin_id),
-        await store.find_sixtieth_newest(tx, plugin.plugin_id),
-        tx.now,
-    )
+    usage = await store.find_usage(tx, plugin.plugin_id)
+    check_allowance(usage.undelivered, usage.sixtieth_newest_at, tx.now)
     message = await store.insert(tx, plugin.plugin_id, command)
     await tx.record(
         Fact(

@@ -5,6 +5,8 @@
 from datetime import datetime
 from typing import Final
 
+import attrs
+
 from muster.messages.rules import (
     HOUR,
     NEW_PER_HOUR_MAX,
@@ -35,41 +37,43 @@ async def find_by_external_id(tx: Transaction, plugin_id: int, external_id: str)
     return await tx.find(FIND_BY_EXTERNAL_ID, Message, plugin_id=plugin_id, external_id=external_id)
 
 
-COUNT_UNDELIVERED = Query("""
-    select count(*) from (
-        select from messages
-        where plugin_id = %(plugin_id)s and state in ('queued', 'delivering')
-        limit %(most)s
-    ) undelivered
-""")
+@attrs.frozen(kw_only=True)
+class Usage:
+    """What a plugin has used of its allowance."""
 
-
-async def count_undelivered(tx: Transaction, plugin_id: int) -> int:
-    """How many of the plugin's messages wait for the chief, counted no further than the limit."""
-    count = await tx.scalar(COUNT_UNDELIVERED, plugin_id=plugin_id, most=UNDELIVERED_MAX)
-    assert isinstance(count, int)
-    return count
+    undelivered: int  # those that wait for the chief, counted no further than the limit
+    sixtieth_newest_at: datetime | None  # None while the last hour holds fewer
 
 
 # The bound on created_at keeps this to the hour's rows whatever the planner knows of the table.
-FIND_SIXTIETH_NEWEST = Query("""
-    select created_at from messages
-    where plugin_id = %(plugin_id)s and created_at > %(since)s
-    order by created_at desc
-    limit 1 offset %(newer)s
+FIND_USAGE = Query("""
+    select
+        (
+            select count(*) from (
+                select from messages
+                where plugin_id = %(plugin_id)s and state in ('queued', 'delivering')
+                limit %(undelivered_max)s
+            ) waiting
+        ) as undelivered,
+        (
+            select created_at from messages
+            where plugin_id = %(plugin_id)s and created_at > %(since)s
+            order by created_at desc
+            limit 1 offset %(newer)s
+        ) as sixtieth_newest_at
 """)
 
 
-async def find_sixtieth_newest(tx: Transaction, plugin_id: int) -> datetime | None:
-    """When the 60th newest message of the last hour was stored; None while there are fewer."""
-    at = await tx.scalar(
-        FIND_SIXTIETH_NEWEST,
+async def find_usage(tx: Transaction, plugin_id: int) -> Usage:
+    """How many of the plugin's messages wait, and when its 60th newest of an hour was stored."""
+    return await tx.one(
+        FIND_USAGE,
+        Usage,
         plugin_id=plugin_id,
+        undelivered_max=UNDELIVERED_MAX,
         since=tx.now - HOUR,
         newer=NEW_PER_HOUR_MAX - 1,
     )
-    assert at is None or isinstance(at, datetime)
-    return at
 
 
 INSERT = Query(f"""
