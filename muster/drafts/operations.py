@@ -1,7 +1,7 @@
 """The verbs of drafts (plugins: "Replying: drafts you approve", "At most once").
 
-Every verb but `claim_next` takes the message's row, then all of its drafts, and writes first what
-is due among them: so each judges a conversation that is whole and up to date.
+Every verb that writes, but `claim_next`, takes the message's row, then all of its drafts, and
+writes first what is due among them: so each judges a conversation that is whole and up to date.
 """
 
 from datetime import datetime
@@ -212,11 +212,10 @@ async def claim_next(tx: Transaction, command: ClaimNext) -> Claimed | None:  # 
     if waiting is None:
         return None
     draft = await _apply(tx, waiting, Claim())
-    message = await messages.get_message(tx, draft.message_id)
     assert draft.approved_at is not None
     return Claimed(
         draft_id=draft.id,
-        message_external_id=message.external_id,
+        message_external_id=waiting.message_external_id,
         body=draft.body,
         approved_at=draft.approved_at,
     )

@@ -125,7 +125,10 @@ async def note_replacement(tx: Transaction, draft_id: int, newer_id: int) -> Non
 # got is judged anew by this whole WHERE, so what was claimed, withdrawn or superseded meanwhile is
 # passed over. So may be a row that another transaction only looked at; a later look finds it.
 LOCK_CLAIMABLE = Query(f"""
-    select {COLUMNS} from drafts d
+    select {COLUMNS},
+           (select m.external_id from messages m
+            where m.owner_id = d.owner_id and m.id = d.message_id) as message_external_id
+    from drafts d
     where d.owner_id = %(owner_id)s and d.plugin_id = %(plugin_id)s
       and d.state = 'approved' and d.claimed_at is null and d.expires_at > %(now)s
       and exists (select from plugins p where p.id = d.plugin_id and p.revoked_at is null)
@@ -136,9 +139,16 @@ LOCK_CLAIMABLE = Query(f"""
 """)
 
 
-async def lock_claimable(tx: Transaction, plugin_id: int) -> Draft | None:
+@attrs.frozen(kw_only=True)
+class ClaimableDraft(Draft):
+    """A draft with what its plugin calls the message that it answers."""
+
+    message_external_id: str
+
+
+async def lock_claimable(tx: Transaction, plugin_id: int) -> ClaimableDraft | None:
     """The plugin's longest approved reply that no claim took, locked; none while it is revoked."""
-    return await tx.find(LOCK_CLAIMABLE, Draft, plugin_id=plugin_id)
+    return await tx.find(LOCK_CLAIMABLE, ClaimableDraft, plugin_id=plugin_id)
 
 
 SAVE = Query("""
