@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.commands.agent_run import run
+from muster.commands.next_step import to_type
 from muster.commands.options import json_option, owner_option
 from muster.commands.output import local, print_json, print_table, utc
 from muster.commands.session import in_store
@@ -74,7 +75,7 @@ def list_(owner: str | None, *, retired_too: bool, as_json: bool) -> None:
             )
             for view in found
         ],
-        empty="There is no agent yet: muster agent add NAME --chief",
+        empty=f"There is no agent yet: {to_type('agent', 'add', 'NAME', '--chief')}",
     )
 
 

@@ -8,9 +8,11 @@ import attrs
 import click
 
 from muster.commands.messages import document as message_document
-from muster.commands.messages import print_message
+from muster.commands.messages import listed_sender, print_message
+from muster.commands.next_step import to_type
 from muster.commands.options import json_option, limit_option, owner_option
 from muster.commands.output import (
+    age,
     local,
     print_heading,
     print_json,
@@ -25,8 +27,10 @@ from muster.drafts.rules import Approve, Draft, Reject, State
 from muster.errors import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
+    from muster.drafts.operations import ListDrafts
     from muster.drafts.store import DraftView
     from muster.messages.rules import Message
     from muster.pg.database import Transaction
@@ -88,22 +92,21 @@ _sha256_option = click.option(
 @json_option
 def list_(owner: str | None, state: str | None, limit: int, *, as_json: bool) -> None:
     """List drafts, newest first; `--state pending` lists what waits for you."""
-    from muster.drafts.operations import ListDrafts, list_drafts
+    from muster.drafts.operations import ListDrafts
 
     command = ListDrafts(state=State(state) if state else None, limit=limit)
-    found = in_store(lambda store: store.run_as(owner, list_drafts, command))
+    found, now = in_store(lambda store: store.run_as(owner, _list, command))
     if as_json:
         print_json([_document(view) for view in found])
         return
     print_table(
-        ("ID", "Written", "To", "Subject", "State", "Reply"),
+        ("ID", "Age", "State", "To", "Reply"),
         [
             (
                 str(view.id),
-                local(view.created_at),
-                shown(view.sender) + ("" if view.sender_verified else " (UNVERIFIED)"),
-                shown(view.subject),
+                age(view.created_at, now),
                 view.state.value,
+                listed_sender(view.sender, verified=view.sender_verified),
                 _first_words(view.body),
             )
             for view in found
@@ -185,6 +188,12 @@ def _require_decisions() -> None:
         )
 
 
+async def _list(tx: "Transaction", command: "ListDrafts") -> "tuple[Sequence[DraftView], datetime]":
+    from muster.drafts.operations import list_drafts
+
+    return await list_drafts(tx, command), tx.now
+
+
 async def _show(tx: "Transaction", draft_id: int) -> Shown:
     from muster.drafts.operations import ListDrafts, get_draft, list_drafts
     from muster.messages.operations import get_message
@@ -227,16 +236,15 @@ def _progress(view: "DraftView") -> str:
 
 
 def _print_next(view: "DraftView", owner: str | None) -> None:
-    whose = f" --owner {owner}" if owner else ""
-    digest = f" --sha256 {view.body_sha256}"
+    whose = ("--owner", owner) if owner else ()
+    approving = to_type("drafts", "approve", str(view.id), *whose, "--sha256", view.body_sha256)
+    rejecting = to_type("drafts", "reject", str(view.id), *whose)
     if view.state is State.PENDING:
         click.echo(f"It expires {local(view.expires_at)}. To send exactly this text:")
-        click.echo(f"  muster drafts approve {view.id}{whose}{digest}")
-        click.echo("To send nothing:")
-        click.echo(f"  muster drafts reject {view.id}{whose}")
+        click.echo(f"  {approving}\nTo send nothing:\n  {rejecting}")
     elif view.state is State.APPROVED and view.claimed_at is None:
         click.echo("To take the approval back, as long as no plugin has collected it:")
-        click.echo(f"  muster drafts reject {view.id}{whose}")
+        click.echo(f"  {rejecting}")
 
 
 def _tell(decided: Draft, sentence: str, *, as_json: bool) -> None:

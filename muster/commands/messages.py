@@ -67,13 +67,13 @@ def list_(
         print_json([document(message, listing.plugins) for message in listing.messages])
         return
     print_table(
-        ("ID", "Stored", "Plugin", "Sender", "Subject", "State"),
+        ("ID", "Age", "Plugin", "Sender", "Subject", "State"),
         [
             (
                 str(message.id),
-                local(message.created_at),
+                age(message.created_at, listing.now),
                 listing.plugins[message.plugin_id],
-                _sender(message),
+                listed_sender(message.sender, verified=message.sender_verified),
                 shown(message.subject),
                 _progress(message, listing.now),
             )
@@ -135,8 +135,9 @@ async def _get(tx: "Transaction", message_id: int) -> Listing:
     return Listing(messages=[message], plugins=names, now=tx.now)
 
 
-def _sender(message: Message) -> str:
-    return shown(message.sender) + ("" if message.sender_verified else " (UNVERIFIED)")
+def listed_sender(sender: str | None, *, verified: bool) -> str:
+    """The sender in a list; the mark stands in front, where a narrow terminal does not cut."""
+    return shown(sender) if verified else f"UNVERIFIED {shown(sender)}"
 
 
 def _progress(message: Message, now: datetime) -> str:

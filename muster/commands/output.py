@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import click
 
 _WIDTH_WITHOUT_TERMINAL = 200
+_KEPT_CHARACTERS_MAX = 16
 _TAB_SHOWN = "    "
 
 
@@ -74,13 +75,19 @@ def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
         click.echo(f"  {name:<{width}}  {value}")
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
-    """Print a table of outside texts; with no row, say `empty` on stderr."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str, whole: bool = False
+) -> None:
+    """Print a table of outside texts; with no row, say `empty` on stderr.
+
+    A row is one line: where the terminal is too narrow, long cells end with an ellipsis, and those
+    of at most 16 characters (numbers, states, times) stay. `whole` has long cells take more lines.
+    """
     if not rows:
         click.echo(empty, err=True)
         return
     from rich import box
-    from rich.console import Console
+    from rich.console import Console, OverflowMethod
     from rich.table import Table
     from rich.text import Text
 
@@ -91,7 +98,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty:
         highlight=False,
         emoji=False,
     )
-    table = Table(*columns, box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, name in enumerate(columns):
+        widest = max(len(name), *(len(row[number]) for row in rows))
+        table.add_column(name, no_wrap=widest <= _KEPT_CHARACTERS_MAX)
     for row in rows:
-        table.add_row(*(Text(shown(cell), overflow="fold") for cell in row))
-    console.print(table)
+        overflow: OverflowMethod = "fold" if whole else "ellipsis"
+        table.add_row(*(Text(shown(cell), overflow=overflow, no_wrap=not whole) for cell in row))
+    with console.capture() as printed:
+        console.print(table)
+    # Each cell is filled up to its column; behind the last that is nothing anybody wants.
+    for line in printed.get().splitlines():
+        click.echo(line.rstrip())

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from muster.commands.next_step import to_type
 from muster.commands.options import json_option, owner_option
 from muster.commands.output import local, print_json, print_table, utc
 from muster.commands.session import in_store
@@ -77,7 +78,8 @@ def list_(owner: str | None, *, revoked_too: bool, as_json: bool) -> None:
             )
             for view in found
         ],
-        empty="There is no plugin yet: muster plugin add NAME --label LABEL --scope SCOPE",
+        empty="There is no plugin yet: "
+        + to_type("plugin", "add", "NAME", "--label", "LABEL", "--scope", "SCOPE"),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 import click
 
+from muster.commands.next_step import to_type
 from muster.errors import MusterError, NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Store:
             return Owner(owner_id=found.id, via="cli")
         users = await self.db.run(System(), list_users, ListUsers(limit=2))
         if not users:
-            raise NotFound("There is no account yet: muster user add NAME --email ADDRESS")
+            raise NotFound(no_account())
         if len(users) > 1:
             raise click.UsageError("There are several accounts: say which with --owner NAME.")
         return Owner(owner_id=users[0].id, via="cli")
@@ -95,6 +96,11 @@ async def open_store(config: "Config") -> AsyncIterator[Store]:
         store = Store(db=db, facts=facts, unsent=unsent)
         yield store
         await store.tell()
+
+
+def no_account() -> str:
+    """Tell that nobody has an account, and how to open one."""
+    return f"There is no account yet: {to_type('user', 'add', 'NAME', '--email', 'ADDRESS')}"
 
 
 def in_store(work: Callable[[Store], Awaitable[R]]) -> R:

@@ -4,13 +4,14 @@ import http.client
 import importlib.metadata
 import json
 import os
-from urllib.parse import urlsplit
 
 import click
 
+from muster.commands.next_step import to_type
 from muster.commands.options import json_option
 from muster.commands.output import print_json, print_pairs, shown
-from muster.errors import Invalid, Unavailable
+from muster.commands.tokens import split_url
+from muster.errors import Unavailable
 
 TIMEOUT_SECONDS = 5.0
 ANSWER_BYTES_MAX = 64 * 1024
@@ -31,7 +32,7 @@ def status(*, as_json: bool) -> None:
     config = Config.from_environ(os.environ)
     named = os.environ.get("MUSTER_URL", "")
     if named:
-        secure, host, port = _split(named)
+        secure, host, port = split_url(named)
     else:
         host = _EVERYWHERE.get(config.bind_host, config.bind_host)
         secure, port = False, config.bind_port
@@ -53,22 +54,6 @@ def status(*, as_json: bool) -> None:
     print_pairs((name, shown(value)) for name, value in here.items())
 
 
-def _split(url: str) -> tuple[bool, str, int]:
-    """Whether it is https, the host and the port of MUSTER_URL."""
-    try:
-        parts = urlsplit(url)
-        secure = parts.scheme == "https"
-        port = parts.port or (443 if secure else 80)
-    except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Invalid(
-            "MUSTER_URL must be http:// or https:// with a host, such as http://localhost:8420.",
-            code="bad_configuration",
-        )
-    return secure, parts.hostname, port
-
-
 class _Answer:
     def __init__(self, status: int, told: str) -> None:
         self.status = status
@@ -84,7 +69,7 @@ def _ask(host: str, port: int, *, secure: bool) -> _Answer:
         body = response.read(ANSWER_BYTES_MAX).decode(errors="replace")
     except (OSError, http.client.HTTPException) as error:
         raise Unavailable(
-            f"No server answers at {host}:{port}; `muster serve` starts one."
+            f"No server answers at {host}:{port}; this starts one: {to_type('serve')}"
         ) from error
     finally:
         connection.close()

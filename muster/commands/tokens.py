@@ -1,10 +1,12 @@
-"""The token of a program that knocks at muster: from a file or the environment, never an argument.
+"""What a program that knocks at muster is set to: where muster is, and the token.
 
-An argument is seen by every user of the machine.
+A token comes from a file or the environment, never an argument, which every user of the machine
+sees.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -36,6 +38,43 @@ def read_token(setting: TokenSetting, token_file: Path | None, environ: Mapping[
     from muster.config import refuse_unknown_names
 
     refuse_unknown_names(environ)
+    return _read_token(setting, token_file, environ)
+
+
+def client_faults(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What is wrong with the settings of the programs that knock, one sentence each."""
+    faults = []
+    try:
+        if environ.get("MUSTER_URL"):
+            split_url(environ["MUSTER_URL"])
+    except Invalid as error:
+        faults.append(error.sentence)
+    for setting in (AGENT, PLUGIN):
+        if not (environ.get(setting.name) or environ.get(f"{setting.name}_FILE")):
+            continue
+        try:
+            _read_token(setting, None, environ)
+        except Invalid as error:
+            faults.append(f"{setting.name}: {error.sentence}.")
+    return tuple(faults)
+
+
+def split_url(url: str) -> tuple[bool, str, int]:
+    """Whether MUSTER_URL is https, its host and its port; Invalid when it is no address."""
+    try:
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        port = parts.port or (443 if secure else 80)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise bad_setting(
+            f"MUSTER_URL must be http:// or https:// with a host, such as {DEFAULT_URL}.", None
+        )
+    return secure, parts.hostname, port
+
+
+def _read_token(setting: TokenSetting, token_file: Path | None, environ: Mapping[str, str]) -> str:
     file_setting = f"{setting.name}_FILE"
     if not token_file and environ.get(setting.name) and environ.get(file_setting):
         sentence = f"{setting.name} and {file_setting} are both set; keep one"

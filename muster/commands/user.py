@@ -4,9 +4,10 @@ import sys
 
 import click
 
+from muster.commands.next_step import to_type
 from muster.commands.options import json_option
 from muster.commands.output import local, print_json, print_table, utc
-from muster.commands.session import Store, in_store
+from muster.commands.session import Store, in_store, no_account
 from muster.errors import Invalid
 
 PASSWORD_BYTES_MAX = 8192
@@ -54,8 +55,12 @@ def add(name: str, email: str, *, password_stdin: bool, as_json: bool) -> None:
         )
         return
     click.echo(f"{added.name} has an account now. Next, give it a chief and a plugin:", err=True)
-    click.echo(f"  muster agent add helper --owner {added.name} --chief", err=True)
-    click.echo(f"  muster plugin add mail --owner {added.name} --label Mail --scope mail", err=True)
+    whose = ("--owner", added.name)
+    for words in (
+        ("agent", "add", "helper", *whose, "--chief"),
+        ("plugin", "add", "mail", *whose, "--label", "Mail", "--scope", "mail"),
+    ):
+        click.echo(f"  {to_type(*words)}", err=True)
 
 
 @user.command("list")
@@ -93,7 +98,7 @@ def list_(*, as_json: bool) -> None:
             )
             for found in users
         ],
-        empty="There is no account yet: muster user add NAME --email ADDRESS",
+        empty=no_account(),
     )
 
 
@@ -109,7 +114,8 @@ def disable(name: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"user_id": changed.id, "disabled_at": utc(changed.disabled_at)})
         return
-    click.echo(f"{changed.name} is disabled; `muster user enable` undoes it.", err=True)
+    undo = to_type("user", "enable", changed.name)
+    click.echo(f"{changed.name} is disabled; this undoes it:\n  {undo}", err=True)
 
 
 @user.command()

@@ -1,7 +1,13 @@
 """Messages and drafts by the real program: what is shown, and the owner's word."""
 
+import contextlib
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
+import termios
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -56,6 +62,26 @@ class Desk:
                 return await claim(db)
 
         return trio.run(run)
+
+
+def lines_on_a_terminal(program: Program, *arguments: str, columns: int) -> list[str]:
+    """What a command prints where it has a terminal so wide."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    with subprocess.Popen(
+        [sys.executable, "-m", "muster", *arguments],
+        env=program.environ | {"TERM": "dumb"},
+        stdin=theirs,
+        stdout=theirs,
+    ) as child:
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError):  # that is how a terminal ends that nobody writes to
+            while part := os.read(ours, 65536):
+                text += part
+        os.close(ours)
+        assert child.wait(60) == 0
+    return text.decode().splitlines()
 
 
 @pytest.fixture
@@ -157,6 +183,28 @@ def test_drafts_are_listed_and_shown(desk: Desk) -> None:
     assert f"muster drafts approve {desk.draft_id} --owner ada --sha256 {digest}\n" in out
     assert "Thanks, noon works. See you" in desk.program.run("drafts", "list").out
     assert desk.program.run("drafts", "show", "999", "--json").code == 3
+
+
+def test_what_is_printed_to_type_next_works(desk: Desk) -> None:
+    """The line that `drafts show` prints for approving, typed into a shell, approves the draft."""
+    out = desk.program.run("drafts", "show", str(desk.draft_id), "--owner", "ada").out
+    line = out.partition("To send exactly this text:\n")[2].partition("\n")[0]
+    typed = ["/bin/sh", "-c", line]
+    subprocess.run(typed, env=desk.program.environ, cwd="/", check=True, timeout=60)
+    (row,) = desk.program.run("drafts", "list", "--json").document
+    assert row["state"] == "approved"
+
+
+@pytest.mark.parametrize("room", ["messages", "drafts"])
+def test_a_listed_row_fits_a_narrow_terminal(desk: Desk, room: str) -> None:
+    """On 80 columns each message and draft is one line, marked and with its id and its state."""
+    lines = lines_on_a_terminal(desk.program, room, "list", columns=80)
+    assert max(map(len, lines)) <= 80
+    rows = [line for line in lines if line[:2].strip().isdigit()]
+    expected = {"messages": [desk.message_id, desk.queued_id], "drafts": [desk.draft_id]}[room]
+    assert [int(row.split()[0]) for row in rows] == expected
+    assert all("UNVERIFIED" in row for row in rows)
+    assert len(lines) == len(rows) + len(("", "the heading", "a rule", ""))
 
 
 def test_a_draft_is_approved(desk: Desk) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from muster.commands.output import age, print_json, print_quoted, print_table, shown, utc
 
@@ -52,6 +53,38 @@ def test_an_empty_table_is_talk(capsys: pytest.CaptureFixture[str]) -> None:
     """With nothing to list, stdout stays empty."""
     print_table(("A",), [], empty="There is none.")
     assert capsys.readouterr() == ("", "There is none.\n")
+
+
+ROWS = [
+    ("1", "3 h", "pending", "UNVERIFIED " + "Ada " * 60, "Noon works. " * 20),
+    ("1000000", "59 min", "unconfirmed", "世界" * 100, "x" * 500),
+]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_row_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """Long cells are cut with an ellipsis, short ones stay, and no line has blanks at its end."""
+    monkeypatch.setattr("muster.commands.output._WIDTH_WITHOUT_TERMINAL", width)
+    print_table(("ID", "Age", "State", "To", "Reply"), ROWS, empty="none")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(cell_len, lines)) <= width
+    assert [line for line in lines if line != line.rstrip()] == []
+    rows = [line for line in lines if "…" in line]
+    assert len(rows) == len(ROWS)
+    for row, line in zip(ROWS, rows, strict=True):
+        assert line.split("  ")[0].strip() == row[0]
+        assert row[1] in line
+        assert row[2] in line
+        assert line.count("…") == 2
+
+
+def test_a_whole_table_cuts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a cell must be read whole it takes as many lines as it needs."""
+    print_table(("ID", "Meaning"), [("1", "x" * 500)], empty="none", whole=True)
+    out = capsys.readouterr().out
+    assert (out.count("x"), out.count("…")) == (500, 0)
 
 
 def test_json_is_ascii_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
