@@ -130,7 +130,8 @@ _KNOWN_NAMES = frozenset(_BY_NAME) | {
 }
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
-_DURATION = re.compile(r"([0-9]{1,9})([smhd])")
+_DURATION = re.compile(r"([0-9]+)([smhd])")
+_DURATION_DIGITS_MAX = 9
 _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _KEYWORDS = re.compile(r"[a-z_]+ *=")
 _BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
@@ -213,10 +214,23 @@ def duration_seconds(text: str, *, least: int, most: int) -> int:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError("is no duration: write 30s, 15m, 12h or 14d, with the unit")
-    seconds = int(match[1]) * _SECONDS_PER_UNIT[match[2]]
-    if not least <= seconds <= most:
-        raise ValueError(f"must be between {least}s and {most}s")
+    digits = match[1].lstrip("0") or "0"
+    # So many digits are too many in any unit, and int() takes its time over thousands.
+    is_long = len(digits) > _DURATION_DIGITS_MAX
+    seconds = most + 1 if is_long else int(digits) * _SECONDS_PER_UNIT[match[2]]
+    if seconds > most:
+        raise ValueError(f"is too long: at most {duration(most)}")
+    if seconds < least:
+        raise ValueError(f"is too short: at least {duration(least)}")
     return seconds
+
+
+def duration(seconds: int) -> str:
+    """Spell a duration in the largest unit that it is a whole number of."""
+    for unit, size in reversed(_SECONDS_PER_UNIT.items()):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
 
 
 class _Reader:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.config import SETTINGS, Config, ConfigError, duration_seconds
+from muster.config import SETTINGS, Config, ConfigError, duration, duration_seconds
 
 
 def faults_of(environ: dict[str, str]) -> tuple[str, ...]:
@@ -186,11 +186,28 @@ def test_a_port_found_by_the_system_reaches_the_public_url() -> None:
     assert given_url.public_url == "https://m.example.test"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("MUSTER_TURN_DEADLINE", "25h", "is too long: at most 1d."),
+        ("MUSTER_TURN_DEADLINE", "9999999999d", "is too long: at most 1d."),
+        ("MUSTER_TURN_DEADLINE", f"{'9' * 5000}s", "is too long: at most 1d."),
+        ("MUSTER_TURN_DEADLINE", "0m", "is too short: at least 1s."),
+        ("MUSTER_DRAIN", "90m", "is too long: at most 1h."),
+    ],
+)
+def test_a_duration_beyond_its_limits_says_so(name: str, value: str, told: str) -> None:
+    """A duration that is too long or too short is told with its limit, and not as misspelt."""
+    assert faults_of({name: value}) == (f"{name} {told}",)
+
+
 @given(st.integers(0, 10_000), st.sampled_from("smhd"))
 def test_durations_have_a_unit(amount: int, unit: str) -> None:
     """A duration is its amount times its unit; without the unit it is refused."""
     seconds = amount * {"s": 1, "m": 60, "h": 3600, "d": 86400}[unit]
     assert duration_seconds(f"{amount}{unit}", least=0, most=10**9) == seconds
+    assert duration_seconds(f"000000000{amount}{unit}", least=0, most=10**9) == seconds
+    assert duration_seconds(duration(seconds), least=0, most=10**9) == seconds
     with pytest.raises(ValueError, match="unit"):
         duration_seconds(str(amount), least=0, most=10**9)
 

@@ -63,16 +63,27 @@ def show(*, as_json: bool) -> None:
             for row in shown
         ],
         empty="There are no settings.",
+        whole=True,
     )
 
 
 @config.command()
 @json_option
 def check(*, as_json: bool) -> None:
-    """Check the settings; exit 78 with every fault when they are not sound."""
-    from muster.config import Config
+    """Check the settings; exit 78 with every fault when they are not sound.
 
-    Config.from_environ(os.environ)
+    Those of plugins and agents are checked too, though the server does not read them.
+    """
+    from muster.commands.tokens import client_faults
+    from muster.config import Config, ConfigError
+
+    faults = client_faults(os.environ)
+    try:
+        Config.from_environ(os.environ)
+    except ConfigError as error:
+        faults = error.faults + faults
+    if faults:
+        raise ConfigError(faults)
     if as_json:
         print_json({"ok": True})
         return

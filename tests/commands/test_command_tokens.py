@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from muster.commands.exits import Exit, exit_of
-from muster.commands.tokens import AGENT, PLUGIN, TokenSetting, read_token
+from muster.commands.tokens import AGENT, PLUGIN, TokenSetting, client_faults, read_token
 from muster.errors import MusterError
+from tests.support.program import bare_program
 
 SETTINGS = pytest.mark.parametrize("setting", [AGENT, PLUGIN])
 
@@ -43,3 +44,31 @@ def test_a_misspelt_setting_is_told(setting: TokenSetting, tmp_path: Path) -> No
     with pytest.raises(MusterError, match="the nearest is MUSTER_URL") as refused:
         read_token(setting, file, {"MUSTER_ULR": "http://localhost:8420"})
     assert exit_of(refused.value) is Exit.BAD_CONFIGURATION
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("MUSTER_URL", "localhost:8420", "MUSTER_URL must be http:// or https:// with a host"),
+        ("MUSTER_URL", "http://localhost:99999", "MUSTER_URL must be http://"),
+        ("MUSTER_PLUGIN_TOKEN", "mag_hunter2", "MUSTER_PLUGIN_TOKEN: the token is not a plugin's"),
+        ("MUSTER_AGENT_TOKEN", "mpl_hunter2", "MUSTER_AGENT_TOKEN: the token is not an agent's"),
+        ("MUSTER_AGENT_TOKEN_FILE", "/nonexistent/x", "MUSTER_AGENT_TOKEN: cannot read the token"),
+    ],
+)
+def test_settings_of_clients_are_checked(name: str, value: str, told: str) -> None:
+    """An address that is none and a token of another kind are faults, told without the token."""
+    (fault,) = client_faults({name: value})
+    assert fault.startswith(told)
+    assert "hunter2" not in fault
+    good = {"MUSTER_URL": "https://muster.example.test", "MUSTER_PLUGIN_TOKEN": "mpl_x"}
+    assert client_faults(good) == ()
+
+
+def test_config_check_tells_the_faults_of_clients(tmp_path: Path) -> None:
+    """`muster config check` exits 78 with the faults of the server and of clients together."""
+    settings = {"MUSTER_URL": "nonsense", "MUSTER_PLUGIN_TOKEN": "x", "MUSTER_DRAIN": "20"}
+    told = bare_program(tmp_path).run("config", "check", "--json", **settings)
+    assert told.code == Exit.BAD_CONFIGURATION
+    named = [fault.split()[0].strip(":") for fault in told.refusal["faults"]]
+    assert named == ["MUSTER_DRAIN", "MUSTER_URL", "MUSTER_PLUGIN_TOKEN"]
