@@ -52,7 +52,7 @@ FIND_USAGE = Query("""
             select count(*) from (
                 select from messages
                 where plugin_id = %(plugin_id)s and state in ('queued', 'delivering')
-                limit %(undelivered_max)s
+                limit %(most)s
             ) waiting
         ) as undelivered,
         (
@@ -70,7 +70,7 @@ async def find_usage(tx: Transaction, plugin_id: int) -> Usage:
         FIND_USAGE,
         Usage,
         plugin_id=plugin_id,
-        undelivered_max=UNDELIVERED_MAX,
+        most=UNDELIVERED_MAX,
         since=tx.now - HOUR,
         newer=NEW_PER_HOUR_MAX - 1,
     )
