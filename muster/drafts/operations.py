@@ -274,8 +274,8 @@ async def _lock_draft(
     tx: Transaction, draft_id: int, *, plugin_id: int | None = None
 ) -> tuple[Draft, list[Draft]]:
     """The draft and all replies to its message, locked, with what is due among them written."""
-    message_id = await store.find_message_id(tx, draft_id)
-    if message_id is None or await messages.lock_message(tx, message_id) is None:
+    message_id = await store.lock_message(tx, draft_id)
+    if message_id is None:
         raise _no_draft(draft_id)
     replies = await _lock_replies(tx, message_id)
     draft = next(reply for reply in replies if reply.id == draft_id)

@@ -1,9 +1,9 @@
 """The SQL of drafts.
 
-Lock order: the message's row first (`messages.lock_message`), then its drafts by id. So filing,
-deciding, reporting, lapsing and expiring meet at the message and see each other's rows whole. A
-claim alone goes past that: it takes its one draft, skips what is locked and waits for nobody, so
-that it can be part of no deadlock.
+Lock order: the message's row first (`lock_message`), then its drafts by id. So filing, deciding,
+reporting, lapsing and expiring meet at the message and see each other's rows whole. A claim alone
+goes past that: it takes its one draft, skips what is locked and waits for nobody, so that it can be
+part of no deadlock.
 """
 
 # ruff: noqa: S608 - what is put into the statements is a constant of this module
@@ -24,14 +24,21 @@ COLUMNS: Final = """
     d.lease_expires_at, d.reported_at, d.external_ref, d.detail, d.ended_at, d.superseded_by
 """
 
-FIND_MESSAGE_ID = Query("""
-    select message_id from drafts where owner_id = %(owner_id)s and id = %(draft_id)s
+# The lock of `messages.lock_message`, on the message that a draft answers: which one that is never
+# changes, so it may be read before the lock is got.
+LOCK_MESSAGE = Query("""
+    select m.id from messages m
+    where m.owner_id = %(owner_id)s and m.id = (
+        select d.message_id from drafts d
+        where d.owner_id = %(owner_id)s and d.id = %(draft_id)s
+    )
+    for no key update of m
 """)
 
 
-async def find_message_id(tx: Transaction, draft_id: int) -> int | None:
-    """Which message the owner's draft answers: the row to lock before the draft."""
-    message_id = await tx.scalar(FIND_MESSAGE_ID, draft_id=draft_id)
+async def lock_message(tx: Transaction, draft_id: int) -> int | None:
+    """Lock the message that the owner's draft answers, before any draft; its id, or None."""
+    message_id = await tx.scalar(LOCK_MESSAGE, draft_id=draft_id)
     assert message_id is None or isinstance(message_id, int)
     return message_id
 
