@@ -13,6 +13,7 @@ from muster.plugins.rules import RevokePlugin
 from tests.support.desk import OpenDesk, error_of
 from tests.support.server import call_tool, new_agent
 from tests.support.waiting import until
+from web.app import make_quart
 
 GOOD: dict[str, object] = {"external_id": "m1", "body": "hello"}
 
@@ -70,16 +71,19 @@ async def test_each_credential_opens_its_own_doors_alone(desk: OpenDesk) -> None
     async with desk() as at:
         _, agent_token = await new_agent(at.db, at.owner, "second", chief=False)
         strangers = [agent_token, "mst_" + "a" * 43, "mmh_" + "a" * 43, "mskey_x", "hook-secret"]
-        plugin_routes = ["messages", "drafts/claim", "drafts/1/result"]
+        routes = [rule.rule for rule in make_quart(at.server.node).url_map.iter_rules()]
+        plugins_own = [path for path in routes if path.startswith("/plugin/v1/")]
+        assert len(plugins_own) == 3
         async with at.server.client() as client:
-            for path in plugin_routes:
+            for path in plugins_own:
                 for token in strangers:
                     headers = {"Authorization": f"Bearer {token}", "Cookie": "session=abc"}
-                    answer = await client.post(f"/plugin/v1/{path}", json={}, headers=headers)
+                    url = path.replace("<draft_id>", "1")
+                    answer = await client.post(url, json={}, headers=headers)
                     assert answer.status_code == 401, (path, token)
             headers = {"Authorization": f"bearer {at.plugin_token}", "Cookie": "session=abc"}
-            paths = ("/mcp", "/healthz", "/", "/plugins", "/api/tasks", "/plugin", "/plugin/v2")
-            for path in paths:
+            nowhere = ("/mcp", "/", "/plugins", "/api/tasks", "/plugin", "/plugin/v2")
+            for path in (*nowhere, *set(routes).difference(plugins_own)):
                 for method in ("GET", "POST", "PUT"):
                     answer = await client.request(method, path, headers=headers)
                     assert answer.status_code == 401, (method, path)
