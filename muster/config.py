@@ -1,4 +1,4 @@
-"""The settings of a muster, read once from `MUSTER_*` environment variables (design.md, section 8).
+"""The settings of a muster, read once from `MUSTER_*` environment variables.
 
 Every fault is listed at once, so that a person mends a configuration in one go. A name that
 muster does not know is a fault too: a misspelt setting that silently keeps its default is worse
@@ -40,7 +40,7 @@ class ConfigError(MusterError):
 
 @attrs.frozen(kw_only=True)
 class Setting:
-    """A name that muster knows: what it means, for `muster config show` and for the README.
+    """A name that muster knows: what it means, for `muster config show`.
 
     `secret` ones are never printed and may come from a file named by `<name>_FILE`; `client` ones
     are read by the programs on the other side of the wire and left alone by the server.

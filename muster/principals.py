@@ -1,8 +1,9 @@
 """Who acts: a transaction is opened as one of these, and the audit log names it.
 
 All but System belong to one owner, and row-level security shows them that owner's rows alone.
-System looks across owners (the due lists, the knock at a door): it sees ids, owners, due times and
-token hashes, no body, and writes nothing.
+System looks across owners (the due lists, the knock at a door, the list of accounts): it sees ids,
+names, addresses of accounts, states, due times and token hashes, no word of a message or a draft,
+and writes nothing.
 """
 
 from typing import ClassVar

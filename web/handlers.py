@@ -89,7 +89,7 @@ class Handlers(TaskGroup):
             await app(scope, inbox.receive, send)
         except* PeerGone:
             pass
-        except* Exception as crash:  # noqa: BLE001 -- this is the child task that design.md 5 asks for
+        except* Exception as crash:  # noqa: BLE001 -- a handler is a supervised child
             crashed = True
             self._report(sole(crash), f"handler {scope.get('method', 'socket')} {scope['path']}")
         finally:

@@ -35,7 +35,7 @@ class Limits:
 
 @attrs.define(kw_only=True)
 class Counts:
-    """What the accept loop has seen since it started, for the operators' page."""
+    """What the accept loop has seen since it started."""
 
     open: int = 0
     accepted: int = 0

@@ -1,4 +1,4 @@
-"""The actor that hands messages to an owner's chief, one turn at a time for a chief.
+"""Step 2: the actor that hands messages to an owner's chief, one turn at a time for a chief.
 
 Two things wake it, and nothing else does (plugins: "Collect an approved reply"):
 

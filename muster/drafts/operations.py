@@ -173,7 +173,7 @@ def _clean(command: File) -> str:
 
 
 async def approve(tx: Transaction, command: Approve) -> Draft:
-    """Let a pending draft go to its plugin (plugins: "What happens to a draft").
+    """Step 3: let a pending draft go to its plugin (plugins: "What happens to a draft").
 
     Raises NotFound, and Refused when `sha256` quotes another text, when the draft is not pending,
     when another reply to its message is in flight, and when its plugin is revoked or the account
@@ -192,7 +192,7 @@ async def approve(tx: Transaction, command: Approve) -> Draft:
 
 
 async def reject(tx: Transaction, command: Reject) -> Draft:
-    """Say no to a pending draft, or take back an approval that no plugin has collected.
+    """Step 3: say no to a pending draft, or take back an approval that no plugin has collected.
 
     Raises NotFound, and Refused when `sha256` quotes another text or the draft is neither.
     """

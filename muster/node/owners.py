@@ -3,8 +3,8 @@
     owners (dynamic) ── owner:7 ─┬─ chief       delivery turns, one at a time
                                  └─ agent:31    one per connected agent, in its socket's task
 
-An owner's place is made by whoever first needs it, and stays while it has children. One that
-crashes too often is dropped without ending the others (`isolate`).
+An owner's place is made by whoever first needs it, and stays until the server stops. One that
+crashes too often is dropped without ending the others (`isolate`); the next need makes it anew.
 """
 
 from collections.abc import AsyncIterator

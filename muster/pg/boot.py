@@ -26,7 +26,7 @@ PASSWORD_FILE = "muster-app-password"  # noqa: S105 - a file's name, not a passw
 
 @attrs.frozen(kw_only=True)
 class AdminFacts:
-    """What an operator's page, the listener and the tree need to know of the database."""
+    """What commands, the listener and the tree need to know of the database."""
 
     app_url: str = attrs.field(repr=False)
     cluster: Embedded | None  # None: the server is somebody else's

@@ -4,8 +4,9 @@ A revoked plugin keeps its row, its messages and its drafts, but nothing of it m
 token opens no door, its queued messages are passed over, its drafts can't be approved. Its name is
 free again for a new plugin, which shares nothing with it.
 
-Races: whatever must not happen to a revoked plugin locks its row first (`lock_live_plugin`), and
-revoking locks it too, so that each post is wholly before or wholly refused.
+Races: a post locks its plugin's row first (`lock_live_plugin`), and revoking locks it too, so that
+each post is wholly before or wholly refused. Delivery, approval and claim look at the row without a
+lock: what looked before the revocation was committed happened before it.
 """
 
 from datetime import datetime
