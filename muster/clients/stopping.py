@@ -1,12 +1,25 @@
 """How a program on the other side of the wire is told to stop."""
 
 import signal
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import trio
 
+R = TypeVar("R")
 
-async def cancel_on_signal(scope: trio.CancelScope) -> None:
-    """Cancel `scope` on SIGTERM, SIGINT or SIGHUP; run it in a nursery within that scope."""
+
+async def until_stopped(work: Callable[[], Awaitable[R]]) -> R | None:
+    """Do `work` to its end, or until SIGTERM, SIGINT or SIGHUP (None)."""
+    result: R | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
+        result = await work()
+        nursery.cancel_scope.cancel()
+    return result
+
+
+async def _cancel_on_signal(scope: trio.CancelScope) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as stops:
         await anext(aiter(stops))
     scope.cancel()

@@ -56,7 +56,7 @@ def run(
     from muster.clients.agent.backend import without_muster
     from muster.clients.agent.dial import socket_url
     from muster.clients.agent.gateway import Gateway
-    from muster.clients.agent.program import until_stopped
+    from muster.clients.stopping import until_stopped
 
     address = url or os.environ.get("MUSTER_URL") or DEFAULT_URL
     try:
@@ -73,7 +73,7 @@ def run(
     kept = without_muster(os.environ)
     os.environ.clear()
     os.environ.update(kept)
-    closed = trio.run(until_stopped, gateway)
+    closed = trio.run(until_stopped, gateway.run)
     if closed is not None:
         raise _turned_away(closed.code)
     return Exit.OK

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 import click
 
 from muster.commands.exits import Exit
+from muster.commands.next_step import to_type
 from muster.commands.output import print_json, print_table, shown
 from muster.errors import Invalid, MusterError
 
 R = TypeVar("R")
+_SENTENCE = "muster: "
 
 
 @click.command("demo")
@@ -39,9 +41,10 @@ def demo(*, once: bool, as_json: bool, data_dir: Path | None) -> int:
     say = functools.partial(click.echo, err=once)
     with _folder(data_dir) as folder:
         if not once:
-            _run(functools.partial(play, folder, os.environ, say, kept=data_dir is not None))
+            kept = data_dir is not None
+            _run(functools.partial(play, folder, os.environ, say, kept=kept, to_type=to_type))
             return Exit.OK
-        told = _run(functools.partial(play_once, folder, os.environ, say))
+        told = _run(functools.partial(play_once, folder, os.environ, say), as_json=as_json)
     if told is None:
         return Exit.INTERRUPTED
     _print(told, as_json=as_json)
@@ -86,23 +89,15 @@ def _remove_database(data_dir: Path) -> None:
     shutil.rmtree(cluster.places.home)
 
 
-def _run(work: Callable[[], Awaitable[R]]) -> R | None:
+def _run(work: Callable[[], Awaitable[R]], *, as_json: bool = False) -> R | None:
     """Run until done (its result) or until Ctrl-C, SIGTERM or a hang-up (None)."""
     import trio
 
-    from muster.clients.demo.children import DemoError
-    from muster.clients.stopping import cancel_on_signal
-
-    async def until_stopped() -> R | None:
-        result: R | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
-            result = await work()
-            nursery.cancel_scope.cancel()
-        return result
+    from muster.clients.demo.children import ChildEndedError, DemoError
+    from muster.clients.stopping import until_stopped
 
     try:
-        return trio.run(until_stopped)
+        return trio.run(until_stopped, work)
     except BaseExceptionGroup as group:
         found, rest = group.split(DemoError)
         if found is None or rest is not None:
@@ -110,10 +105,15 @@ def _run(work: Callable[[], Awaitable[R]]) -> R | None:
         leaf: BaseException = found
         while isinstance(leaf, BaseExceptionGroup):
             leaf = leaf.exceptions[0]
-        sentence, *last_words = str(leaf).split("\n")
-        for line in last_words:
-            click.echo(shown(line), err=True)
-        raise MusterError(sentence) from None
+        complaints = leaf.complaints if isinstance(leaf, ChildEndedError) else ()
+        if not (as_json and complaints):
+            for line in complaints:
+                click.echo(f"  {shown(line)}", err=True)
+            raise MusterError(str(leaf)) from None
+        # In JSON there is one line, and the last sentence of a muster command is what it dies of.
+        sentences = [line for line in complaints if line.startswith(_SENTENCE)] or complaints
+        last = shown(sentences[-1].removeprefix(_SENTENCE))
+        raise MusterError(f"{leaf}: {last}") from None
 
 
 def _print(told: dict[str, Any], *, as_json: bool) -> None:
@@ -134,4 +134,5 @@ def _print(told: dict[str, Any], *, as_json: bool) -> None:
             for each in told["messages"]
         ],
         empty="There were no mails.",
+        whole=True,
     )

@@ -59,7 +59,7 @@ def mail(
     # Here and below: what is heavy is imported only once it is needed.
     import trio
 
-    from muster.clients.mail.program import run_mail, until_stopped
+    from muster.clients.mail.program import mail_until_stopped, run_mail
 
     address = url or os.environ.get("MUSTER_URL") or DEFAULT_URL
     run = functools.partial(
@@ -72,7 +72,7 @@ def mail(
         sender_address=sender_address,
         once=once,
     )
-    ending = trio.run(until_stopped, run)
+    ending = trio.run(mail_until_stopped, run)
     if isinstance(ending, int):
         return Exit.FAILED if ending else Exit.OK
     raise _told(ending) from ending

@@ -206,11 +206,11 @@ def test_a_backend_finds_no_setting_in_the_process(script: str) -> None:
     """By the time turns can come, the process holds no variable of muster's."""
     show = (
         "import os\n"
-        "import muster.clients.agent.program as program\n"
+        "from muster.clients import stopping\n"
         "from muster.__main__ import main\n"
-        "async def show(_gateway):\n"
+        "async def show(_run):\n"
         "    print(sorted(name for name in os.environ if name.startswith('MUSTER_')))\n"
-        "program.until_stopped = show\n"
+        "stopping.until_stopped = show\n"
         f"main(['agent', 'run', '--backend', 'script', '--script', {script!r}])\n"
     )
     ran = subprocess.run(

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ import pytest
 
 from muster.commands.exits import Exit
 from muster.pg.embedded import Embedded
+from tests.support.program import bare_program, is_at_work
 from tests.support.waiting import until_blocking
 
 START_SECONDS = 90
@@ -137,6 +140,35 @@ def test_a_part_that_dies_ends_the_demo(demo: Demo) -> None:
     assert list(demo.temporary.iterdir()) == []
     assert not home.exists()
     assert running_with(str(home)) == []
+
+
+def test_nothing_outlives_a_demo_that_is_killed(demo: Demo) -> None:
+    """A kill -9 of the demo ends its server with the database, its chief and its mail plugin."""
+    until_blocking(lambda: demo.said("Ctrl-C ends the demo."), START_SECONDS)
+    children = demo.children()
+    assert len(children) == 3
+    (folder,) = demo.temporary.iterdir()
+    home = Embedded(folder / "muster").places.home
+    assert running_with(str(home)) != []
+    demo.process.kill()
+    demo.end()
+    until_blocking(lambda: not any(is_at_work(pid) for pid in children), END_SECONDS)
+    assert running_with(str(home)) == []
+    shutil.rmtree(home)
+
+
+def test_what_a_child_died_of_is_told_in_json(tmp_path: Path) -> None:
+    """With --json the error is one line, and holds the last sentence of the child that failed."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        program = bare_program(tmp_path)
+        ended = program.run("demo", "--once", "--json", MUSTER_BIND=bind, TMPDIR=str(tmp_path))
+    assert ended.code == Exit.FAILED
+    talk, told = ended.err.splitlines()
+    assert talk.startswith("starting the server")
+    error = json.loads(told)["error"]
+    assert error.startswith("the server ended by itself with exit code 7: The address")
+    assert "is in use" in error
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

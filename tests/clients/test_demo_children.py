@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import trio
 
 from muster.clients.demo.children import (
     COMPLAINTS_MAX,
+    ChildEndedError,
     CommandError,
     DemoError,
     environment,
@@ -17,6 +17,7 @@ from muster.clients.demo.children import (
     run,
     running,
 )
+from tests.support.program import is_at_work
 from tests.support.waiting import until
 
 DEADLINE_SECONDS = 20
@@ -34,15 +35,6 @@ def is_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
-
-
-def is_at_work(pid: int) -> bool:
-    """Whether a process lives that is not ours to take note of: a dead one may stay listed."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 async def test_a_child_is_heard_and_ended_with_its_block() -> None:
@@ -111,7 +103,7 @@ async def test_a_child_is_ended_when_the_demo_is_cancelled() -> None:
 async def test_a_child_that_dies_ends_the_block_with_its_last_words() -> None:
     """The error names the child, its exit code and the last lines of its stderr."""
     source = "import sys\nfor n in range(99): print('line', n, file=sys.stderr)\nsys.exit(3)"
-    group = pytest.RaisesGroup(pytest.RaisesExc(DemoError, match="the liar ended by itself"))
+    group = pytest.RaisesGroup(pytest.RaisesExc(ChildEndedError, match="the liar ended by itself"))
     with trio.fail_after(DEADLINE_SECONDS), group as caught:
         async with running(
             "liar",
@@ -121,10 +113,10 @@ async def test_a_child_that_dies_ends_the_block_with_its_last_words() -> None:
             patience_seconds=DEADLINE_SECONDS,
         ):
             await trio.sleep_forever()
-    told = str(caught.value.exceptions[0])
-    assert "exit code 3" in told
-    lines = told.splitlines()[1:]
-    assert lines == [f"  line {number}" for number in range(99 - COMPLAINTS_MAX, 99)]
+    told = caught.value.exceptions[0]
+    assert isinstance(told, ChildEndedError)
+    assert (told.code, "exit code 3" in str(told)) == (3, True)
+    assert list(told.complaints) == [f"line {number}" for number in range(99 - COMPLAINTS_MAX, 99)]
 
 
 async def test_nothing_of_a_killed_child_lives_on() -> None:

@@ -80,3 +80,12 @@ def program_on(database: OwnDatabase, home: Path) -> Program:
         "MUSTER_DATABASE_APP_URL": database.app_url,
     }
     return attrs.evolve(bare_program(home), environ=bare_program(home).environ | urls)
+
+
+def is_at_work(pid: int) -> bool:
+    """Whether a process lives that is not ours to take note of: a dead one may stay listed."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"

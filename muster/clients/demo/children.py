@@ -2,7 +2,8 @@
 
 Each runs in a session of its own, so that Ctrl-C reaches the demo alone and it decides the order.
 A child that is told to end and does not is killed; one that ends by itself ends the demo, which
-says which and what it complained about last.
+says which and what it complained about last. When the demo itself is killed, its children see it by
+their stdin (muster/clients/demo/leash.py).
 """
 
 import contextlib
@@ -31,6 +32,15 @@ class DemoError(Exception):
     """The demo cannot go on; the text says why, with a child's last words where there are some."""
 
 
+class ChildEndedError(DemoError):
+    """A child ended by itself with `code`; `complaints` are its last lines on stderr."""
+
+    def __init__(self, name: str, code: int, complaints: Sequence[str]) -> None:
+        super().__init__(f"the {name} ended by itself with exit code {code}")
+        self.code = code
+        self.complaints = tuple(complaints)
+
+
 @attrs.define(kw_only=True, eq=False)
 class Child:
     """A program of the demo; `complaints` are its last lines on stderr."""
@@ -44,6 +54,11 @@ class Child:
 def muster(*arguments: str) -> list[str]:
     """The arguments of a muster command as a process; -P keeps the folder we stand in out of it."""
     return [sys.executable, "-P", "-m", "muster", *arguments]
+
+
+def leashed(*arguments: str) -> list[str]:
+    """Those of a muster command that runs as long as the demo does, and no longer."""
+    return [sys.executable, "-P", "-m", "muster.clients.demo.leash", *arguments]
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
@@ -62,12 +77,13 @@ async def running(
 ) -> AsyncIterator[Child]:
     """Run a program as long as the block lasts; each line of its stdout goes to `heard`.
 
-    The block is cancelled, and DemoError raised, when the program ends by itself. At the end of
-    the block it gets SIGTERM, and SIGKILL after `patience_seconds`.
+    The block is cancelled, and ChildEndedError raised, when the program ends by itself. At the end
+    of the block it gets SIGTERM, and SIGKILL after `patience_seconds`. Nothing is written to its
+    stdin, which ends with this process.
     """
     process = await trio.lowlevel.open_process(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environ,
@@ -122,8 +138,7 @@ async def _watch(child: Child) -> None:
         code = await child.process.wait()
         # Its last words may still be in the pipe; who inherited the pipe is not waited for.
         nursery.cancel_scope.deadline = trio.current_time() + LAST_WORDS_SECONDS
-    words = "".join(f"\n  {line}" for line in child.complaints)
-    raise DemoError(f"the {child.name} ended by itself with exit code {code}{words}")
+    raise ChildEndedError(child.name, code, child.complaints)
 
 
 async def _listen(stream: trio.abc.ReceiveStream | None, heard: Callable[[str], None]) -> None:
@@ -161,6 +176,6 @@ async def _end(child: Child) -> None:
         await process.wait()
         nursery.cancel_scope.cancel()
     await _sweep(process.pid)
-    for stream in (process.stdout, process.stderr):
+    for stream in (process.stdin, process.stdout, process.stderr):
         assert stream is not None
         await stream.aclose()

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import shlex
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,10 +10,27 @@ from typing import Any
 import attrs
 import trio
 
-from muster.clients.demo.children import DemoError, muster, run, running
+from muster.clients.demo.children import (
+    ChildEndedError,
+    DemoError,
+    leashed,
+    muster,
+    run,
+    running,
+)
 from muster.clients.demo.report import Document, Seen, is_settled, of_mail, read_reply
-from muster.clients.demo.stage import CHIEF, OWNER, PLUGIN, Stage, choose_bind, introduce, set_out
+from muster.clients.demo.stage import (
+    CHIEF,
+    CONFLICT,
+    OWNER,
+    PLUGIN,
+    Stage,
+    choose_bind,
+    introduce,
+    set_out,
+)
 
+STARTS_MAX = 5
 READY_SECONDS = 90.0  # a first start makes the database
 CONNECT_SECONDS = 30.0
 ONCE_SECONDS = 120.0
@@ -27,6 +42,7 @@ CLIENT_PATIENCE_SECONDS = 10.0
 DRAIN = "2s"
 
 Say = Callable[[str], None]
+ToType = Callable[..., str]
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -78,14 +94,8 @@ async def showing(folder: Path, environ: Mapping[str, str], say: Say) -> AsyncIt
             except trio.WouldBlock:
                 return
 
-    ready, connected = _Ears("ready", lambda _event: None), _Ears("connected", take)
-    settings = {"MUSTER_BIND": await choose_bind(environ), "MUSTER_PLUGINS": "1"}
-    server = stage.environment(**settings, MUSTER_DRAIN=DRAIN, MUSTER_LOG="warning")
-    say("starting the server (the first time it makes a database)")
-    async with running(
-        "server", muster("serve"), server, heard=ready, patience_seconds=SERVER_PATIENCE_SECONDS
-    ):
-        url = str((await ready.wait(READY_SECONDS, "the server was not ready"))["url"])
+    connected = _Ears("connected", take)
+    async with _serving(stage, environ, say) as url:
         say(f"adding the account {OWNER}, a mail plugin and a chief")
         await introduce(stage)
         say("starting the chief and the mail plugin")
@@ -107,16 +117,51 @@ async def showing(folder: Path, environ: Mapping[str, str], say: Say) -> AsyncIt
                 yield Show(stage=stage, url=url, turns=turns)
 
 
+@asynccontextmanager
+async def _serving(stage: Stage, environ: Mapping[str, str], say: Say) -> AsyncIterator[str]:
+    """Run the server; its address.
+
+    Another program may take the port between the look at it and the server's start, another demo
+    above all: the server says so by its exit code, and has the next free port.
+    """
+    say("starting the server (the first time it makes a database)")
+    for start in range(STARTS_MAX):
+        ready = _Ears("ready", lambda _event: None)
+        settings = {"MUSTER_BIND": await choose_bind(environ), "MUSTER_PLUGINS": "1"}
+        server = stage.environment(**settings, MUSTER_DRAIN=DRAIN, MUSTER_LOG="warning")
+        patience_seconds = SERVER_PATIENCE_SECONDS
+        try:
+            async with running(
+                "server", leashed("serve"), server, heard=ready, patience_seconds=patience_seconds
+            ):
+                url = str((await ready.wait(READY_SECONDS, "the server was not ready"))["url"])
+                yield url
+        except BaseExceptionGroup as group:
+            is_last = start == STARTS_MAX - 1 or bool(environ.get("MUSTER_BIND"))
+            if ready.came.is_set() or is_last or not _is_conflict(group):
+                raise
+            say(f"{settings['MUSTER_BIND']} was taken meanwhile; trying the next free port")
+        else:
+            return
+
+
+def _is_conflict(group: BaseExceptionGroup[BaseException]) -> bool:
+    conflicts, rest = group.split(
+        lambda error: isinstance(error, ChildEndedError) and error.code == CONFLICT
+    )
+    return conflicts is not None and rest is None
+
+
 def _agent(stage: Stage, url: str) -> list[str]:
     script = ("--backend", "script", "--script", str(stage.script))
     token = ("--token-file", str(stage.token(CHIEF)))
-    return muster("agent", "run", *script, "--url", url, *token, "--json")
+    return leashed("agent", "run", *script, "--url", url, *token, "--json")
 
 
 def _mail(stage: Stage, url: str) -> list[str]:
     folders = ("--maildir", str(stage.inbox), "--outbox", str(stage.outbox))
     token = ("--state", str(stage.state), "--token-file", str(stage.token(PLUGIN)))
-    return muster("mail", *folders, "--url", url, *token)
+    return leashed("mail", *folders, "--url", url, *token)
 
 
 async def play_once(folder: Path, environ: Mapping[str, str], say: Say) -> dict[str, Any]:
@@ -176,10 +221,15 @@ def outbox_files(stage: Stage) -> list[Path]:
     return sorted(path for name in ("new", "cur") for path in (stage.outbox / name).glob("[!.]*"))
 
 
-async def play(folder: Path, environ: Mapping[str, str], say: Say, *, kept: bool) -> None:
-    """Run the demo for a person, who decides, until cancelled."""
+async def play(
+    folder: Path, environ: Mapping[str, str], say: Say, *, kept: bool, to_type: ToType
+) -> None:
+    """Run the demo for a person, who decides, until cancelled.
+
+    `to_type` spells a muster command, with its settings, as the person may type it.
+    """
     async with showing(folder, environ, say) as show:
-        say(_invitation(show, kept=kept))
+        say(_invitation(show, to_type, kept=kept))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_tell_turns, show, say)
             nursery.start_soon(_tell_sent, show, say)
@@ -200,9 +250,9 @@ async def _tell_sent(show: Show, say: Say) -> None:
         await trio.sleep(LOOK_SECONDS)
 
 
-def _invitation(show: Show, *, kept: bool) -> str:
+def _invitation(show: Show, to_type: ToType, *, kept: bool) -> str:
     stage = show.stage
-    prefix = f"MUSTER_DATA_DIR={shlex.quote(str(stage.data))} {shown_command()} drafts"
+    prefix = to_type("drafts", settings={"MUSTER_DATA_DIR": str(stage.data)})
     fate = "it stays" if kept else "removed at the end; --data-dir keeps one"
     draft = "1" if stage.is_new else "ID"
     return f"""
@@ -219,11 +269,3 @@ each and drafts replies, and nothing leaves before you say so. In another termin
 
 Ctrl-C ends the demo.
 """
-
-
-def shown_command() -> str:
-    """How this muster was called, for a person to call it again."""
-    called = Path(sys.argv[0])
-    if called.stem == "muster":
-        return shlex.quote(sys.argv[0])
-    return f"{shlex.quote(sys.executable)} -m muster"

@@ -41,7 +41,7 @@ from muster.clients.plugin import (
     run_plugin,
     run_plugin_once,
 )
-from muster.clients.stopping import cancel_on_signal
+from muster.clients.stopping import until_stopped
 
 BATCH_COUNT = 500
 """How many files one look at the inbox takes on; each is read only when it is its turn."""
@@ -219,17 +219,16 @@ async def run_mail(
     return inbox.left_count
 
 
-async def until_stopped(run: Callable[[], Awaitable[int]]) -> int | Exception:
-    """Run the plugin until SIGTERM or SIGINT, or until it ends by itself.
+async def mail_until_stopped(run: Callable[[], Awaitable[int]]) -> int | Exception:
+    """Run the plugin until it is told to stop, or until it ends by itself.
 
     `run` is `run_mail` with its arguments. Returns what it returned or raised, 0 after a signal.
     """
-    ending: int | Exception = 0
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+
+    async def ending() -> int | Exception:
         try:
-            ending = await run()
+            return await run()
         except (PluginError, StateFolderBusyError, OSError, ValueError) as error:
-            ending = error
-        nursery.cancel_scope.cancel()
-    return ending
+            return error
+
+    return await until_stopped(ending) or 0
