@@ -51,7 +51,7 @@ async def open_store(
     `settings` are for an embedded server that has to be started.
     """
     if database_url is None and database_app_url is not None:
-        raise DatabaseFault("MUSTER_DATABASE_APP_URL says nothing without MUSTER_DATABASE_URL")
+        raise DatabaseFault("MUSTER_DATABASE_APP_URL says nothing without MUSTER_DATABASE_URL.")
     async with AsyncExitStack() as stack:
         cluster: Embedded | None = None
         if database_url is None:
@@ -103,12 +103,12 @@ async def _check_login(app_url: str) -> int:
     try:
         connection = await Connection.open(app_url)
     except OperationalError as error:
-        raise Unavailable(f"muster cannot log in to its database: {error}") from error
+        raise Unavailable(f"This muster cannot log in to its database: {error}") from error
     try:
         if connection.privileged:
             raise DatabaseFault(
-                "muster's pool must not log in as a superuser or a role with BYPASSRLS"
-                " (MUSTER_DATABASE_APP_URL): row-level security would not hold it"
+                "MUSTER_DATABASE_APP_URL must not log in as a superuser or a role with BYPASSRLS:"
+                " row-level security would not hold it."
             )
         able = await connection.scalar(
             "select pg_has_role('muster_system', 'member')"
@@ -120,7 +120,7 @@ async def _check_login(app_url: str) -> int:
         if not able:
             raise DatabaseFault(
                 "MUSTER_DATABASE_APP_URL must log in as muster_app, or as a role that inherits"
-                " it, can become muster_system and owns no table of muster's"
+                " it, can become muster_system and owns no table of muster's."
             )
         return connection.server_version
     finally:

@@ -212,13 +212,17 @@ class Database:
             except DatabaseError as error:
                 if classify(error) is Loss.UNAVAILABLE:
                     connection.close()
-                    raise OutcomeUnknown("the answer to a commit was lost") from error
+                    raise OutcomeUnknown(
+                        "The answer to a commit was lost: it happened or it did not."
+                    ) from error
                 raise _translate(error) from error
             if hints:
                 self._publish(hints)
         if scope.cancelled_caught:
             connection.close()
-            raise OutcomeUnknown(f"a commit was not answered within {COMMIT_SECONDS:g} s")
+            raise OutcomeUnknown(
+                f"A commit was not answered within {COMMIT_SECONDS:g} s: it happened or it did not."
+            )
 
 
 @asynccontextmanager
@@ -251,7 +255,7 @@ def _answering(connection: Connection) -> Iterator[None]:
         yield
     if patience.cancelled_caught:
         connection.close()
-        raise Unavailable(f"the database did not answer within {ANSWER_SECONDS:g} s")
+        raise Unavailable(f"The database did not answer within {ANSWER_SECONDS:g} s.")
 
 
 class _Translating:
@@ -270,8 +274,8 @@ class _Translating:
 def _translate(error: DatabaseError) -> Exception:
     match classify(error):
         case Loss.AGAIN:
-            return TryAgain("the database asked to try again")
+            return TryAgain("The database asked to try again.")
         case Loss.UNAVAILABLE:
-            return Unavailable(f"the database is not available: {error}")
+            return Unavailable(f"The database is not available: {error}")
         case Loss.BUG:
             return error

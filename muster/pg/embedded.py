@@ -121,7 +121,7 @@ class Embedded:
                 await _init(self.places, await self._binaries(), self._settings)
             version = self.places.data / "PG_VERSION"
             if not version.exists():
-                raise DatabaseFault(f"{self.places.data} is not a data folder of PostgreSQL")
+                raise DatabaseFault(f"{self.places.data} is not a data folder of PostgreSQL.")
             pid = self.postmaster
             self._socket_folder = socket_folder(self.places)
             if pid is None:
@@ -135,8 +135,8 @@ class Embedded:
         binaries = await self._binaries()
         if data_version != str(binaries.major):
             raise DatabaseFault(
-                f"the data folder {self.places.data} was made by PostgreSQL {data_version};"
-                f" this muster brings {binaries.major}: dump with the one, restore with the other"
+                f"The data folder {self.places.data} was made by PostgreSQL {data_version};"
+                f" this muster brings {binaries.major}: dump with the one, restore with the other."
             )
         assert self._socket_folder is not None
         await _clear_remains(self.places.data, self._socket_folder)
@@ -201,7 +201,7 @@ async def watch(cluster: Embedded) -> None:
     pid = cluster.postmaster
     if pid is not None:
         await _until_gone(pid)
-    raise Unavailable("PostgreSQL is gone")
+    raise Unavailable("PostgreSQL is gone.")
 
 
 async def _init(places: Places, binaries: Binaries, settings: Sequence[tuple[str, str]]) -> None:
@@ -228,7 +228,8 @@ async def _init(places: Places, binaries: Binaries, settings: Sequence[tuple[str
         handed.unlink()
     if done.returncode != 0:
         shutil.rmtree(fresh)
-        raise DatabaseFault(f"initdb failed: {done.stderr.decode(errors='replace')[-500:]}")
+        said = done.stderr.decode(errors="replace")[-500:]
+        raise DatabaseFault(f"PostgreSQL's initdb failed: {said}")
     write_private(places.password, password)
     fresh.rename(places.data)
 

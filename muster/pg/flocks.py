@@ -36,7 +36,7 @@ class FileLock:
             while not self.try_lock(shared=shared):  # noqa: ASYNC110 - flock has no event
                 await trio.sleep(_RETRY_SECONDS)
             return
-        raise Unavailable(f"another process holds {self._path} for too long")
+        raise Unavailable(f"Another process holds {self._path} for too long.")
 
     def close(self) -> None:
         """Give the lock up."""

@@ -48,7 +48,7 @@ async def listen(
         finally:
             connection.close()
     except OperationalError as error:
-        raise Unavailable(f"the listener lost the database: {error}") from error
+        raise Unavailable(f"The listener lost the database: {error}") from error
 
 
 async def notify(db: Database, hints: Iterable[Hint]) -> None:

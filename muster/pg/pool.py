@@ -49,13 +49,13 @@ class Pool:
     async def permit(self) -> AsyncIterator[None]:
         """Hold the right to one connection. Raises Unavailable: closed, full, or 5 s waited."""
         if self._closed:
-            raise Unavailable("the database is closed")
+            raise Unavailable("The database is closed.")
         if self._permits.statistics().tasks_waiting >= self._waiters_max:
-            raise Unavailable("too many requests wait for the database")
+            raise Unavailable("There are too many requests that wait for the database.")
         with trio.move_on_after(WAIT_SECONDS) as waiting:
             await self._permits.acquire()
         if waiting.cancelled_caught:
-            raise Unavailable("the database is too busy")
+            raise Unavailable("The database is too busy.")
         try:
             yield
         finally:
@@ -76,8 +76,8 @@ class Pool:
         if connection.privileged:
             connection.close()
             raise DatabaseFault(
-                "muster's pool must not log in as a superuser or a role with BYPASSRLS:"
-                " row-level security would not hold it"
+                "The pool must not log in as a superuser or a role with BYPASSRLS:"
+                " row-level security would not hold it."
             )
         return connection
 

@@ -151,7 +151,7 @@ async def test_a_running_muster_is_not_shut_out(other: OtherServer, folder: Path
     """Another data folder sets no new password for muster_app while somebody is logged in by it."""
     async with opened(folder / "one", other.admin_url) as (db, _facts):
         await work(db)
-        with pytest.raises(DatabaseFault, match="another muster is running"):
+        with pytest.raises(DatabaseFault, match="Another muster is running"):
             async with opened(folder / "two", other.admin_url):
                 pass
         async with opened(folder / "one", other.admin_url) as (again, _):
