@@ -62,6 +62,7 @@ from actors.exits import (
     GaveUp,
     NameTaken,
     Undelivered,
+    sole_error,
 )
 from actors.log import ActorLog, Event, Log, Report, Subscription, write_json_lines
 from actors.mailbox import MailboxFull
@@ -100,5 +101,6 @@ __all__ = [
     "Tree",
     "Undelivered",
     "open_tree",
+    "sole_error",
     "write_json_lines",
 ]

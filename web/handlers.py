@@ -12,6 +12,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio.task_group import TaskGroup
 
+from actors import sole_error
 from web.asgi import ASGIApp, Message, PeerGone, Scope, Send
 from web.errors import send_error
 from web.line import Line
@@ -91,7 +92,8 @@ class Handlers(TaskGroup):
             pass
         except* Exception as crash:  # noqa: BLE001 -- a handler is a supervised child
             crashed = True
-            self._report(sole(crash), f"handler {scope.get('method', 'socket')} {scope['path']}")
+            where = f"handler {scope.get('method', 'socket')} {scope['path']}"
+            self._report(sole_error(crash), where)
         finally:
             inbox.close()
         return crashed
@@ -107,10 +109,3 @@ class Handlers(TaskGroup):
             )
         except PeerGone:
             return
-
-
-def sole(crash: BaseException) -> BaseException:
-    """Return the one exception inside nested groups of one, so that a report names the cause."""
-    while isinstance(crash, BaseExceptionGroup) and len(crash.exceptions) == 1:
-        crash = crash.exceptions[0]
-    return crash

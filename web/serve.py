@@ -18,10 +18,11 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
+from actors import sole_error
 from muster.errors import Conflict, Invalid
 from web.asgi import ASGIApp
 from web.connection import Connection
-from web.handlers import ReportCrash, sole
+from web.handlers import ReportCrash
 from web.line import Counts, Limits, Line
 
 BACKLOG = 1024
@@ -190,7 +191,7 @@ class _Door:
             pass  # the peer is gone, which is how connections end
         except* Exception as crash:  # noqa: BLE001 -- a connection is a supervised child
             self._counts.crashes += 1
-            self._report(sole(crash), "connection")
+            self._report(sole_error(crash), "connection")
         finally:
             line.close()
             self._lines.discard(line)
