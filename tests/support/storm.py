@@ -84,6 +84,8 @@ class Storm:
                     self.phase.calm.set()
                 await self._calm_down()
                 self.phase.closed.set()
+                # It would else listen until the server's next ping.
+                self.wild.drop()
         finally:
             await self.agent.kill()
         await self._judge()
