@@ -86,6 +86,8 @@ def test_all_faults_are_listed_at_once() -> None:
         ("MUSTER_BIND", "127.0.0.1:65536"),
         ("MUSTER_BIND", "::1:8420"),
         ("MUSTER_BIND", "a b:1"),
+        ("MUSTER_BIND", "8420"),
+        ("MUSTER_BIND", "host:"),
         ("MUSTER_PUBLIC_URL", "muster.example.test"),
         ("MUSTER_PUBLIC_URL", "ftp://muster.example.test"),
         ("MUSTER_PUBLIC_URL", "https://muster.example.test/path"),
@@ -150,6 +152,14 @@ def test_a_secret_stands_in_one_place(tmp_path: Path) -> None:
     assert "cannot be read" in faults_of({"MUSTER_DATABASE_URL_FILE": str(file)})[0]
     file.write_text(" \n")
     assert "empty" in faults_of({"MUSTER_DATABASE_URL_FILE": str(file)})[0]
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1:8420", "localhost:0", "[::1]:65535", "[::]:80"])
+def test_addresses_that_can_be_bound(bind: str) -> None:
+    """A host or a bracketed IPv6 address with a port is understood."""
+    config = Config.from_environ({"MUSTER_BIND": bind})
+    address = f"{config.bind_host}:{config.bind_port}"
+    assert bind in {address, f"[{config.bind_host}]:{config.bind_port}"}
 
 
 def test_only_secrets_have_files() -> None:

@@ -12,7 +12,6 @@ is shut down in both directions and cancelled. A cancel from outside goes straig
 """
 
 import errno
-import re
 
 import trio
 from hypercorn.config import Config
@@ -29,22 +28,13 @@ BACKLOG = 1024
 PAUSE_SECONDS = 0.1
 # The process or the machine is out of something: the connection stays in the backlog meanwhile.
 CAPACITY_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_BIND = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>\d{1,5})")
-_PORT_MAX = 65_535
-
-
-def parse_bind(bind: str) -> tuple[str, int]:
-    """Split `host:port` or `[v6]:port`; ValueError with a sentence when it is neither."""
-    found = _BIND.fullmatch(bind)
-    if found is None or int(found["port"]) > _PORT_MAX:
-        raise ValueError(f"{bind!r} is not an address to bind: host:port or [v6]:port is")
-    return found["v6"] or found["host"], int(found["port"])
 
 
 async def serve(
     app: ASGIApp,
     *,
-    bind: str,
+    host: str,
+    port: int,
     report: ReportCrash,
     shutdown: trio.Event,
     grace_seconds: float = 3.0,
@@ -52,14 +42,13 @@ async def serve(
     counts: Counts | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve `app` on `bind` until `shutdown` is set; starts with the port that was bound.
+    """Serve `app` until `shutdown` is set; starts with the port that was bound.
 
     Port 0 takes a free one. Conflict when the port is taken, Invalid when the address can't be
     bound for another reason. After `shutdown` it is over within `grace_seconds`, plus what a
     handler shields (a commit: 5 s).
     `report(crash, where)` must not block; it is called once for each crashed handler or connection.
     """
-    host, port = parse_bind(bind)
     listeners = await _listen(host, port)
     door = _Door(app, report, limits or Limits(), counts or Counts())
     try:

@@ -165,7 +165,8 @@ async def _run(node: "Node", facts: "AdminFacts", stop: _Stop) -> None:
         start = functools.partial(
             serve_app,
             app,
-            bind=_bind(node.config),
+            host=node.config.bind_host,
+            port=node.config.bind_port,
             report=functools.partial(_report_crash, node.log),
             shutdown=shutdown,
             grace_seconds=GRACE_SECONDS,

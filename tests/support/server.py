@@ -78,7 +78,8 @@ async def running_server(
         start = partial(
             serve,
             app,
-            bind="127.0.0.1:0",
+            host="127.0.0.1",
+            port=0,
             report=lambda crash, _where: crashes.append(crash),
             shutdown=shutdown,
             grace_seconds=0.5,

@@ -119,7 +119,8 @@ async def served(
             partial(
                 serve,
                 app,
-                bind="127.0.0.1:0",
+                host="127.0.0.1",
+                port=0,
                 report=lambda crash, where: floor.reports.append((crash, where)),
                 shutdown=floor.shutdown,
                 grace_seconds=grace_seconds,
