@@ -65,10 +65,10 @@ async def revoke(tx: Transaction, command: Revoke) -> int:
 # Batches are written late and may overtake each other: the newer time stays.
 NOTE_SEEN = Query("""
     update credentials set last_seen_at = greatest(last_seen_at, %(now)s)
-    where owner_id = %(owner_id)s and id = %(credential_id)s
+    where owner_id = %(owner_id)s and id = any(%(credential_ids)s)
 """)
 
 
 async def note_seen(tx: Transaction, command: NoteSeen) -> None:
-    """Keep when a credential was last used; at most once a minute each, by whoever batches it."""
-    await tx.execute(NOTE_SEEN, credential_id=command.credential_id)
+    """Keep when credentials were last used; at most once a minute each, by whoever batches it."""
+    await tx.execute(NOTE_SEEN, credential_ids=sorted(command.credential_ids))

@@ -54,6 +54,6 @@ class Revoke:
 
 @attrs.frozen(kw_only=True)
 class NoteSeen:
-    """A credential was used just now."""
+    """These credentials of one owner's were used just now."""
 
-    credential_id: int
+    credential_ids: frozenset[int]

@@ -49,14 +49,14 @@ class Seen:
     """Which credentials were used since the last write; no request writes a row to say it came."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, int] = {}
+        self._seen: dict[int, set[int]] = {}
 
     def note(self, *, owner_id: int, credential_id: int) -> None:
         """Remember that a credential was used."""
-        self._seen[credential_id] = owner_id
+        self._seen.setdefault(owner_id, set()).add(credential_id)
 
-    def take(self) -> dict[int, int]:
-        """Take what was noted: credential id to owner id."""
+    def take(self) -> dict[int, set[int]]:
+        """Take what was noted: the ids of credentials, by owner."""
         taken, self._seen = self._seen, {}
         return taken
 
@@ -92,7 +92,7 @@ async def wake_for_claimable(db: Database, waiters: Waiters) -> None:
 
 
 async def write_last_seen(db: Database, seen: Seen) -> None:
-    """Write when each credential was last used, as of now."""
-    for credential_id, owner_id in seen.take().items():
-        command = credential_rules.NoteSeen(credential_id=credential_id)
+    """Write when each credential was last used, as of now, in one transaction an owner."""
+    for owner_id, credential_ids in seen.take().items():
+        command = credential_rules.NoteSeen(credential_ids=frozenset(credential_ids))
         await db.run(Muster(owner_id=owner_id), credentials.note_seen, command)

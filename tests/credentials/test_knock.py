@@ -149,7 +149,7 @@ async def test_when_a_plugin_was_last_seen(db: SpiedDatabase, owner: Owner) -> N
     _, token = await db.run(owner, add_plugin, MAIL)
     known = await ask(db, token)
     assert known is not None
-    seen = NoteSeen(credential_id=known.credential_id)
+    seen = NoteSeen(credential_ids=frozenset({known.credential_id}))
     acting = Muster(owner_id=owner.owner_id)
     await db.run(acting, note_seen, seen)
     (view,) = await db.run(owner, list_plugins, ListPlugins())

@@ -154,8 +154,7 @@ async def test_the_last_use_of_a_token_is_noted_without_a_write(desk: OpenDesk) 
     """A request keeps in memory who came; the sweep's round writes it."""
     async with desk() as at:
         await at.claim()
-        noted = dict(at.server.node.seen._seen)
-        (credential_id,) = noted
+        ((credential_id,),) = at.server.node.seen._seen.values()
         async with at.db.transaction(at.owner) as tx:
             assert await tx.scalar(LAST_SEEN, id=credential_id) is None
         await sweeps.write_last_seen(at.db, at.server.node.seen)

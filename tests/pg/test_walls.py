@@ -39,7 +39,7 @@ def _arguments(query: Query, rows: Rows, victim: Owner) -> dict[str, object]:
         "superseded_by": rows.draft_id,
         "agent_id": rows.agent_id,
         "holder_id": rows.plugin_id,
-        "credential_id": rows.credential_id,
+        "credential_ids": [rows.credential_id],
         "sha256": rows.token_sha256,
         "body_sha256": rows.token_sha256,
         "external_id": "1",
