@@ -24,9 +24,9 @@ def to_type(*arguments: str, settings: Mapping[str, str] | None = None) -> str:
 
 def _program() -> tuple[str, ...]:
     called = Path(sys.argv[0])
-    if called.stem != "muster":
+    if called.stem != "muster" or not called.is_file():
         return sys.executable, "-m", "muster"
     found = shutil.which("muster")
-    if found is not None and called.exists() and Path(found).samefile(called):
+    if found is not None and Path(found).samefile(called):
         return ("muster",)
     return (str(called.absolute()),)

@@ -27,22 +27,22 @@ def test_an_account(program: Program) -> None:
     added = program.add_user("ada")
     assert isinstance(added["user_id"], int)
     assert (added["name"], added["email"]) == ("ada", "ada@example.test")
-    (listed,) = program.run("user", "list", "--json").document
+    (listed,) = program.call("user", "list", "--json").document
     assert listed == added | {"disabled_at": None}
     assert listed["created_at"].endswith("Z")
     assert datetime.fromisoformat(listed["created_at"]).tzinfo is not None
-    again = program.run(
+    again = program.call(
         *("user", "add", "ada", "--email", "b@example.test", "--password-stdin", "--json"),
         stdin="correct horse",
     )
     assert (again.code, again.refusal["code"]) == (7, "name_taken")
-    disabled = program.run("user", "disable", "ada", "--json").document
+    disabled = program.call("user", "disable", "ada", "--json").document
     assert disabled["user_id"] == added["user_id"]
-    (listed,) = program.run("user", "list", "--json").document
+    (listed,) = program.call("user", "list", "--json").document
     assert listed["disabled_at"] == disabled["disabled_at"] is not None
-    assert program.run("user", "enable", "ada", "--json").document["disabled_at"] is None
-    assert program.run("user", "disable", "bob", "--json").refusal["code"] == "not_found"
-    assert program.run("user", "enable", "bob").code == 3
+    assert program.call("user", "enable", "ada", "--json").document["disabled_at"] is None
+    assert program.call("user", "disable", "bob", "--json").refusal["code"] == "not_found"
+    assert program.call("user", "enable", "bob").code == 3
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_an_account(program: Program) -> None:
 )
 def test_a_bad_password(program: Program, password: bytes) -> None:
     """A password that breaks the rule is exit 2 and adds nobody."""
-    ended = program.run(
+    ended = program.call(
         *("user", "add", "ada", "--email", "ada@example.test", "--password-stdin", "--json"),
         stdin=password,
     )
     assert (ended.code, ended.refusal["field"]) == (2, "password")
-    assert program.run("user", "list", "--json").document == []
+    assert program.call("user", "list", "--json").document == []
 
 
 @pytest.mark.rule(11, 16)
@@ -63,11 +63,11 @@ def test_a_plugin(program: Program) -> None:
     """A plugin's token is told once; it is listed, revoked, and its name free again."""
     program.add_user("ada")
     add = ("plugin", "add", "mail", "--owner", "ada", "--label", "Mail", "--scope", "mail")
-    added = program.run(*add, "--json").document
+    added = program.call(*add, "--json").document
     assert isinstance(added["plugin_id"], int)
     assert added["token"].startswith("mpl_")
     for listing in ("plugin", "plugins"):
-        ended = program.run(listing, "list", "--owner", "ada", "--json")
+        ended = program.call(listing, "list", "--owner", "ada", "--json")
         (listed,) = ended.document
         assert added["token"] not in ended.out
     assert listed | {"created_at": None} == {
@@ -80,16 +80,16 @@ def test_a_plugin(program: Program) -> None:
         "waiting": 0,
         "revoked_at": None,
     }
-    assert program.run(*add, "--json").refusal["code"] == "name_taken"
+    assert program.call(*add, "--json").refusal["code"] == "name_taken"
     revoke = ("plugin", "revoke", "mail", "--owner", "ada", "--json")
-    assert program.run(*revoke).document["plugin_id"] == added["plugin_id"]
-    assert program.run(*revoke).code == 3
-    assert program.run("plugin", "list", "--owner", "ada", "--json").document == []
-    plain = program.run(*add)
+    assert program.call(*revoke).document["plugin_id"] == added["plugin_id"]
+    assert program.call(*revoke).code == 3
+    assert program.call("plugin", "list", "--owner", "ada", "--json").document == []
+    plain = program.call(*add)
     assert plain.code == 0
     assert plain.out.startswith("mpl_")
     assert plain.out.count("\n") == 1
-    everything = program.run("plugin", "list", "--owner", "ada", "--all", "--json").document
+    everything = program.call("plugin", "list", "--owner", "ada", "--all", "--json").document
     assert [row["revoked_at"] is None for row in everything] == [False, True]
 
 
@@ -97,45 +97,45 @@ def test_an_agent(program: Program) -> None:
     """There is one chief; --replace moves it, and a retired agent leaves its name."""
     program.add_user("ada")
     add = ("agent", "add", "helper", "--owner", "ada", "--chief", "--json")
-    added = program.run(*add).document
+    added = program.call(*add).document
     assert isinstance(added["agent_id"], int)
     assert added["token"].startswith("mag_")
     second = ("agent", "add", "other", "--owner", "ada", "--chief", "--json")
-    ended = program.run(*second)
+    ended = program.call(*second)
     assert (ended.code, ended.refusal["code"]) == (7, "chief_exists")
-    assert program.run(*second, "--replace").document["chief"]
-    listed = program.run("agent", "list", "--owner", "ada", "--json").document
+    assert program.call(*second, "--replace").document["chief"]
+    listed = program.call("agent", "list", "--owner", "ada", "--json").document
     assert [(row["name"], row["chief"], row["connected"]) for row in listed] == [
         ("helper", False, False),
         ("other", True, False),
     ]
     retire = ("agent", "retire", "helper", "--owner", "ada", "--json")
-    assert program.run(*retire).document["agent_id"] == added["agent_id"]
-    assert program.run(*retire).code == 3
+    assert program.call(*retire).document["agent_id"] == added["agent_id"]
+    assert program.call(*retire).code == 3
 
 
 def test_whose_it_is(program: Program) -> None:
     """--owner may be left out while there is one account, and names one that there is."""
-    assert program.run("plugin", "list", "--json").refusal["code"] == "not_found"
+    assert program.call("plugin", "list", "--json").refusal["code"] == "not_found"
     program.add_user("ada")
-    assert program.run("plugin", "list", "--json").document == []
-    assert program.run("plugin", "list", "--owner", "bob", "--json").code == 3
+    assert program.call("plugin", "list", "--json").document == []
+    assert program.call("plugin", "list", "--owner", "bob", "--json").code == 3
     program.add_user("bob")
-    assert program.run("plugin", "list", "--json").refusal["code"] == "usage"
+    assert program.call("plugin", "list", "--json").refusal["code"] == "usage"
 
 
 def test_the_audit_log(program: Program) -> None:
     """Each administrative act is one row, the newest first, with the door it came through."""
     program.add_user("ada")
     owner = ("--owner", "ada")
-    program.run("plugin", "add", "mail", *owner, "--label", "Mail", "--scope", "mail")
-    program.run("agent", "add", "helper", *owner, "--chief")
-    program.run("agent", "add", "other", *owner, "--chief", "--replace")
-    program.run("agent", "retire", "helper", *owner)
-    program.run("plugin", "revoke", "mail", *owner)
-    program.run("user", "disable", "ada")
-    program.run("user", "enable", "ada")
-    rows = program.run("audit", *owner, "--json").document
+    program.call("plugin", "add", "mail", *owner, "--label", "Mail", "--scope", "mail")
+    program.call("agent", "add", "helper", *owner, "--chief")
+    program.call("agent", "add", "other", *owner, "--chief", "--replace")
+    program.call("agent", "retire", "helper", *owner)
+    program.call("plugin", "revoke", "mail", *owner)
+    program.call("user", "disable", "ada")
+    program.call("user", "enable", "ada")
+    rows = program.call("audit", *owner, "--json").document
     assert [row["action"] for row in reversed(rows)] == [
         "user.added",
         "plugin.added",
@@ -149,42 +149,42 @@ def test_the_audit_log(program: Program) -> None:
     ]
     assert {(row["actor"], row["via"]) for row in rows} == {("owner", "cli")}
     assert all(isinstance(row["id"], int) and row["at"].endswith("Z") for row in rows)
-    assert len(program.run("audit", *owner, "--limit", "2", "--json").document) == 2
-    assert "user.enabled" in program.run("audit", *owner).out
+    assert len(program.call("audit", *owner, "--limit", "2", "--json").document) == 2
+    assert "user.enabled" in program.call("audit", *owner).out
 
 
 def test_tables_for_people(program: Program) -> None:
     """Without --json there are tables; nothing to list is said on stderr."""
-    empty = program.run("user", "list")
+    empty = program.call("user", "list")
     assert (empty.code, empty.out) == (0, "")
     assert "muster user add" in empty.err
     program.add_user("ada")
-    assert "ada@example.test" in program.run("user", "list").out
-    program.run("agent", "add", "helper", "--chief")
-    assert "helper" in program.run("agent", "list").out
+    assert "ada@example.test" in program.call("user", "list").out
+    program.call("agent", "add", "helper", "--chief")
+    assert "helper" in program.call("agent", "list").out
 
 
 def test_settings_are_shown_without_secrets(program: Program) -> None:
     """Each setting is told with its value and where it came from, and no secret is."""
     settings = {"MUSTER_PLUGIN_TOKEN": "mpl_hunter2", "MUSTER_LOG": "debug"}
-    ended = program.run("config", "show", "--json", **settings)
+    ended = program.call("config", "show", "--json", **settings)
     rows = {row["name"]: row for row in ended.document}
     assert (rows["MUSTER_LOG"]["value"], rows["MUSTER_LOG"]["source"]) == ("debug", "environment")
     assert rows["MUSTER_BIND"]["source"] == "default"
     assert rows["MUSTER_DATABASE_URL"]["value"] == "(set)"
     assert rows["MUSTER_AGENT_TOKEN"]["value"] is None
-    plain = program.run("config", "show", **settings)
+    plain = program.call("config", "show", **settings)
     for out in (ended.out, plain.out):
         assert "hunter2" not in out
         assert program.environ["MUSTER_DATABASE_URL"] not in out
     assert "MUSTER_TURN_DEADLINE" in plain.out
-    assert program.run("config", "check", "--json").document == {"ok": True}
+    assert program.call("config", "check", "--json").document == {"ok": True}
 
 
 def test_the_database_is_migrated(program: Program) -> None:
     """Migrating tells the schema's version, as often as it is asked."""
     for _ in range(2):
-        assert program.run("db", "migrate", "--json").document["schema_version"] >= 1
+        assert program.call("db", "migrate", "--json").document["schema_version"] >= 1
 
 
 def test_without_a_url_muster_runs_its_own_database(tmp_path: Path) -> None:

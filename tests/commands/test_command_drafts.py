@@ -117,7 +117,7 @@ def desk(own_database: OwnDatabase, tmp_path: Path) -> Desk:
 def test_messages_are_listed(desk: Desk) -> None:
     """Messages are listed newest first, by state and by plugin."""
     listing = ("messages", "list", "--owner", "ada", "--json")
-    rows = desk.program.run(*listing).document
+    rows = desk.program.call(*listing).document
     assert [(row["message_id"], row["state"]) for row in rows] == [
         (desk.message_id, "delivered"),
         (desk.queued_id, "queued"),
@@ -127,28 +127,28 @@ def test_messages_are_listed(desk: Desk) -> None:
     assert rows[0]["sender_verified"] is False
     assert rows[0]["created_at"].endswith("Z")
     assert "body" not in rows[0]
-    (queued,) = desk.program.run(*listing, "--state", "queued", "--plugin", "mail").document
+    (queued,) = desk.program.call(*listing, "--state", "queued", "--plugin", "mail").document
     assert queued["message_id"] == desk.queued_id
-    assert desk.program.run(*listing, "--state", "unconfirmed").document == []
-    assert len(desk.program.run(*listing, "--limit", "1").document) == 1
-    assert desk.program.run(*listing, "--plugin", "post").code == 3
+    assert desk.program.call(*listing, "--state", "unconfirmed").document == []
+    assert len(desk.program.call(*listing, "--limit", "1").document) == 1
+    assert desk.program.call(*listing, "--plugin", "post").code == 3
 
 
 def test_one_message_is_shown(desk: Desk) -> None:
     """A message is shown whole, its sender marked as unproven, and nothing of it paints."""
-    shown = desk.program.run("messages", "show", str(desk.queued_id), "--json").document
+    shown = desk.program.call("messages", "show", str(desk.queued_id), "--json").document
     assert shown["body"] == f"line one\n{HOSTILE}"
     assert shown["no_reply"] is True
     for ended in (
-        desk.program.run("messages", "show", str(desk.queued_id)),
-        desk.program.run("messages", "list"),
+        desk.program.call("messages", "show", str(desk.queued_id)),
+        desk.program.call("messages", "list"),
     ):
         assert ended.code == 0
         assert "UNVERIFIED" in ended.out
         assert r"\x1b[2J\x1b]0;owned\x07[bold]Ada[/bold]\u202e" in ended.out
         assert not set(ended.out) & {"\x1b", "\x07", "\u202e"}
-    assert desk.program.run("messages", "show", "999", "--json").refusal["code"] == "not_found"
-    assert desk.program.run("messages", "show", str(2**63)).code == 2
+    assert desk.program.call("messages", "show", "999", "--json").refusal["code"] == "not_found"
+    assert desk.program.call("messages", "show", str(2**63)).code == 2
 
 
 def test_a_delivering_message_shows_its_age(desk: Desk) -> None:
@@ -160,38 +160,38 @@ def test_a_delivering_message_shows_its_age(desk: Desk) -> None:
             await move_message(db, desk.queued_id, command, owner_id=desk.owner.owner_id)
 
     trio.run(hand_over)
-    out = desk.program.run("messages", "show", str(desk.queued_id)).out
+    out = desk.program.call("messages", "show", str(desk.queued_id)).out
     assert re.search(r"State +delivering for \d+ s\n", out)
 
 
 def test_drafts_are_listed_and_shown(desk: Desk) -> None:
     """A draft shows the message it answers, the exact reply, its digest and what to type next."""
     digest = sha256(REPLY.encode()).hexdigest()
-    (row,) = desk.program.run("drafts", "list", "--owner", "ada", "--json").document
+    (row,) = desk.program.call("drafts", "list", "--owner", "ada", "--json").document
     assert (row["draft_id"], row["message_id"]) == (desk.draft_id, desk.message_id)
     assert (row["state"], row["body"], row["body_sha256"]) == ("pending", REPLY, digest)
     assert (row["message_external_id"], row["plugin"]) == ("msg-1", "mail")
-    assert desk.program.run("drafts", "list", "--state", "sent", "--json").document == []
-    shown = desk.program.run("drafts", "show", str(desk.draft_id), "--json").document
+    assert desk.program.call("drafts", "list", "--state", "sent", "--json").document == []
+    shown = desk.program.call("drafts", "show", str(desk.draft_id), "--json").document
     assert shown["message"]["body"] == "Does noon work?"
     assert shown["earlier_unconfirmed"] == []
-    out = desk.program.run("drafts", "show", str(desk.draft_id), "--owner", "ada").out
+    out = desk.program.call("drafts", "show", str(desk.draft_id), "--owner", "ada").out
     assert "do not trust" in out
     assert "  | Does noon work?\n" in out
     assert "  | Thanks, noon works.\n  | See you thére.\n" in out
     assert f"{len(REPLY)} characters" in out
     assert f"muster drafts approve {desk.draft_id} --owner ada --sha256 {digest}\n" in out
-    assert "Thanks, noon works. See you" in desk.program.run("drafts", "list").out
-    assert desk.program.run("drafts", "show", "999", "--json").code == 3
+    assert "Thanks, noon works. See you" in desk.program.call("drafts", "list").out
+    assert desk.program.call("drafts", "show", "999", "--json").code == 3
 
 
 def test_what_is_printed_to_type_next_works(desk: Desk) -> None:
     """The line that `drafts show` prints for approving, typed into a shell, approves the draft."""
-    out = desk.program.run("drafts", "show", str(desk.draft_id), "--owner", "ada").out
+    out = desk.program.call("drafts", "show", str(desk.draft_id), "--owner", "ada").out
     line = out.partition("To send exactly this text:\n")[2].partition("\n")[0]
     typed = ["/bin/sh", "-c", line]
     subprocess.run(typed, env=desk.program.environ, cwd="/", check=True, timeout=60)
-    (row,) = desk.program.run("drafts", "list", "--json").document
+    (row,) = desk.program.call("drafts", "list", "--json").document
     assert row["state"] == "approved"
 
 
@@ -230,23 +230,23 @@ def test_a_draft_is_approved(desk: Desk) -> None:
 
 def test_an_approval_is_taken_back(desk: Desk) -> None:
     """A rejected draft is never sent, whether it was pending or approved before."""
-    assert desk.program.run("drafts", "approve", str(desk.draft_id)).code == 0
-    rejected = desk.program.run("drafts", "reject", str(desk.draft_id), "--json").document
+    assert desk.program.call("drafts", "approve", str(desk.draft_id)).code == 0
+    rejected = desk.program.call("drafts", "reject", str(desk.draft_id), "--json").document
     assert (rejected["state"], rejected["decided_via"]) == ("rejected", "cli")
     assert desk.claim() is None
-    again = desk.program.run("drafts", "approve", str(desk.draft_id))
+    again = desk.program.call("drafts", "approve", str(desk.draft_id))
     assert (again.code, "is rejected already; nothing was changed" in again.err) == (4, True)
-    assert desk.program.run("drafts", "approve", "999").code == 3
+    assert desk.program.call("drafts", "approve", "999").code == 3
 
 
 def test_decisions_can_be_switched_off(desk: Desk) -> None:
     """With MUSTER_CLI_DECISIONS=0 nothing is decided by command line, and all is still shown."""
     for verb in ("approve", "reject"):
-        ended = desk.program.run(
+        ended = desk.program.call(
             "drafts", verb, str(desk.draft_id), "--json", MUSTER_CLI_DECISIONS="0"
         )
         assert (ended.code, ended.refusal["code"]) == (4, "cli_decisions_off")
-    shown = desk.program.run(
+    shown = desk.program.call(
         "drafts", "show", str(desk.draft_id), "--json", MUSTER_CLI_DECISIONS="0"
     )
     assert shown.document["state"] == "pending"
@@ -256,29 +256,29 @@ def test_another_owner_sees_nothing(desk: Desk) -> None:
     """Bob can neither list, show nor decide what is Ada's."""
     desk.program.add_user("bob")
     bob = ("--owner", "bob", "--json")
-    assert desk.program.run("drafts", "list", *bob).document == []
-    assert desk.program.run("messages", "list", *bob).document == []
+    assert desk.program.call("drafts", "list", *bob).document == []
+    assert desk.program.call("messages", "list", *bob).document == []
     for arguments in (
         ("drafts", "show", str(desk.draft_id)),
         ("drafts", "approve", str(desk.draft_id)),
         ("drafts", "reject", str(desk.draft_id)),
         ("messages", "show", str(desk.message_id)),
     ):
-        assert desk.program.run(*arguments, *bob).refusal["code"] == "not_found"
+        assert desk.program.call(*arguments, *bob).refusal["code"] == "not_found"
 
 
 def test_a_revoked_plugins_work_stands_still(desk: Desk) -> None:
     """After a revocation the draft can't be approved, and all that came in is still listed."""
-    assert desk.program.run("plugin", "revoke", "mail").code == 0
-    ended = desk.program.run("drafts", "approve", str(desk.draft_id), "--json")
+    assert desk.program.call("plugin", "revoke", "mail").code == 0
+    ended = desk.program.call("drafts", "approve", str(desk.draft_id), "--json")
     assert (ended.code, ended.refusal["code"]) == (4, "plugin_revoked")
-    rows = json.loads(desk.program.run("messages", "list", "--json").out)
+    rows = json.loads(desk.program.call("messages", "list", "--json").out)
     assert [row["plugin"] for row in rows] == ["mail", "mail"]
 
 
 def test_an_earlier_reply_may_have_gone(desk: Desk) -> None:
     """A new draft beside an unconfirmed one warns that the earlier may have been sent."""
-    desk.program.run("drafts", "approve", str(desk.draft_id))
+    desk.program.call("drafts", "approve", str(desk.draft_id))
     assert desk.claim() == desk.draft_id
 
     async def write_again() -> int:
@@ -288,8 +288,8 @@ def test_an_earlier_reply_may_have_gone(desk: Desk) -> None:
             return (await make_draft(db, desk.chief, message, body="Noon it is.")).id
 
     second = trio.run(write_again)
-    shown = desk.program.run("drafts", "show", str(second), "--json").document
+    shown = desk.program.call("drafts", "show", str(second), "--json").document
     assert shown["earlier_unconfirmed"] == [desk.draft_id]
     assert (
-        f"Careful: of draft {desk.draft_id}" in desk.program.run("drafts", "show", str(second)).out
+        f"Careful: of draft {desk.draft_id}" in desk.program.call("drafts", "show", str(second)).out
     )

@@ -101,7 +101,7 @@ def test_a_lone_error_is_found_in_its_groups() -> None:
 )
 def test_wrong_arguments_exit_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """What cannot be understood is exit 2, one line of JSON on stderr, and opens no database."""
-    ended = bare_program(tmp_path).run(*arguments)
+    ended = bare_program(tmp_path).call(*arguments)
     assert ended.code == Exit.USAGE
     assert {"error", "code"} <= set(ended.refusal)
     assert list(tmp_path.iterdir()) == []
@@ -120,12 +120,12 @@ def test_wrong_arguments_without_json(tmp_path: Path) -> None:
 def test_an_unreachable_database_exits_6(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """A database that nobody answers for is exit 6, in one sentence that shows no password."""
     url = UNREACHABLE.replace("muster@", "muster:hunter2@")
-    ended = bare_program(tmp_path).run(*arguments, MUSTER_DATABASE_URL=url)
+    ended = bare_program(tmp_path).call(*arguments, MUSTER_DATABASE_URL=url)
     assert (ended.code, ended.out) == (6, "")
     assert ended.err.startswith("muster: ")
     assert "Traceback" not in ended.err
     assert "hunter2" not in ended.err
-    told = bare_program(tmp_path).run(*arguments, "--json", MUSTER_DATABASE_URL=url).refusal
+    told = bare_program(tmp_path).call(*arguments, "--json", MUSTER_DATABASE_URL=url).refusal
     assert told["code"] == "unavailable"
 
 

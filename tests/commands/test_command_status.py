@@ -50,7 +50,7 @@ def test_a_ready_server(tmp_path: Path) -> None:
 def test_what_this_shell_is_set_to_is_told_apart(tmp_path: Path) -> None:
     """What only these settings say is never told as if the server had said it."""
     with answering(200, b'{"status": "ready", "reasons": []}') as port:
-        told = bare_program(tmp_path).run(
+        told = bare_program(tmp_path).call(
             "status", "--json", MUSTER_URL=f"http://127.0.0.1:{port}", MUSTER_DATA_DIR="/somewhere"
         )
     assert set(told.document) == {"ready", "url", "here"}
@@ -68,7 +68,7 @@ def test_what_this_shell_is_set_to_is_told_apart(tmp_path: Path) -> None:
 def test_a_server_that_is_not_ready(tmp_path: Path, body: bytes, told: str) -> None:
     """A server that is not ready is exit 6, with its reasons or with what it answered."""
     with answering(503, body) as port:
-        ended = bare_program(tmp_path).run(
+        ended = bare_program(tmp_path).call(
             "status", "--json", MUSTER_URL=f"http://127.0.0.1:{port}"
         )
     assert (ended.code, ended.refusal["code"]) == (6, "not_ready")
@@ -80,6 +80,6 @@ def test_a_server_that_is_not_ready(tmp_path: Path, body: bytes, told: str) -> N
 )
 def test_a_url_that_is_none(tmp_path: Path, url: str) -> None:
     """A MUSTER_URL that names no server is a wrong setting, and no other server is asked."""
-    ended = bare_program(tmp_path).run("status", "--json", MUSTER_URL=url)
+    ended = bare_program(tmp_path).call("status", "--json", MUSTER_URL=url)
     assert (ended.code, ended.refusal["code"]) == (78, "bad_configuration")
     assert "MUSTER_URL" in ended.refusal["error"]
