@@ -18,6 +18,7 @@ from muster.errors import MusterError
 from muster.ids import CredentialKind, kind_of
 from muster.node.node import Node
 from web.agent_socket import agent_socket
+from web.answers import answer_encoded
 from web.asgi import ASGIApp, Receive, Scope, Send
 from web.auth import bearer_tokens
 from web.body_reader import body_reader
@@ -71,16 +72,14 @@ def make_quart(node: Node) -> QuartTrio:
     app.register_blueprint(health)
     if node.config.plugins:
         app.register_blueprint(plugin_api)
-    app.register_error_handler(MusterError, refuse)
+    app.register_error_handler(MusterError, _refuse)
     app.register_error_handler(HTTPException, _refuse_http)
     return app
 
 
-async def refuse(error: MusterError) -> Response:
+async def _refuse(error: MusterError) -> Response:
     """Answer with the one shape of an error; the class decides the status."""
-    body = refusal_body(error)
-    answer = Response(body, status=status_of(error), content_type="application/json")
-    answer.headers["Cache-Control"] = "no-store"
+    answer = answer_encoded(status_of(error), refusal_body(error))
     answer.headers.update(refusal_headers(error))
     return answer
 
@@ -89,8 +88,7 @@ async def _refuse_http(error: HTTPException) -> Response:
     status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
     sentence = f"{status.phrase}: there is nothing here by this method and path."
     body = error_body(status.phrase.lower().replace(" ", "_"), sentence)
-    answer = Response(body, status=status, content_type="application/json")
-    answer.headers["Cache-Control"] = "no-store"
+    answer = answer_encoded(status, body)
     allowed = getattr(error, "valid_methods", None)
     if allowed:
         answer.headers["Allow"] = ", ".join(sorted(allowed))

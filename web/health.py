@@ -7,7 +7,7 @@ here: the database answers, the tree stands, nothing drains.
 from quart import Blueprint, Response, current_app
 
 from muster.node.node import Node
-from web.plugin_api import answer
+from web.answers import answer
 
 health = Blueprint("health", __name__)
 

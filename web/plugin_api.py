@@ -12,7 +12,6 @@ plugins off, credential, shape, idempotency, allowance.
 
 import functools
 
-import msgspec
 from quart import Blueprint, Response, current_app, request
 
 from muster.drafts import operations as drafts
@@ -21,6 +20,7 @@ from muster.errors import NotFound
 from muster.messages import operations as messages
 from muster.messages.rules import Post
 from muster.node.node import Node
+from web.answers import answer, answer_nothing
 from web.auth import prove_plugin
 from web.bodies import ClaimBody, MessageBody, ResultBody, decode, given
 from web.times import read_time, write_time
@@ -62,7 +62,7 @@ async def claim_draft() -> Response:
     prove_again = functools.partial(prove_plugin, node, headers)
     claimed = await node.claim(principal, wait_seconds, prove_again)
     if claimed is None:
-        return _nothing()
+        return answer_nothing()
     return answer(
         200,
         {
@@ -88,23 +88,6 @@ async def report_result(draft_id: str) -> Response:
     )
     draft = await node.db.run(principal, drafts.report, report)
     return answer(200, {"draft_id": draft.id, "status": draft.state.value})
-
-
-def answer(status: int, members: dict[str, object]) -> Response:
-    """Answer with a JSON object."""
-    return Response(
-        msgspec.json.encode(members),
-        status=status,
-        content_type="application/json",
-        headers={"Cache-Control": "no-store"},
-    )
-
-
-def _nothing() -> Response:
-    """Answer 204, which has no body and so no header that speaks of one (RFC 9110, 8.6)."""
-    empty = Response(b"", status=204, headers={"Cache-Control": "no-store"})
-    del empty.headers["Content-Type"], empty.headers["Content-Length"]
-    return empty
 
 
 def _node() -> Node:
