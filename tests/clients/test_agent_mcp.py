@@ -60,7 +60,10 @@ async def tools_of(app: Any) -> AsyncIterator[McpTools]:
             await receive()
             await send({"type": f"lifespan.{stage}.complete"})
 
-    async with trio.open_nursery() as nursery, httpx2.AsyncClient(trust_env=False) as http:
+    async with (
+        trio.open_nursery() as nursery,
+        httpx2.AsyncClient(verify=False, trust_env=False) as http,
+    ):
         binds = await nursery.start(
             partial(serve, with_lifespan, config, shutdown_trigger=stop.wait)
         )
@@ -157,7 +160,7 @@ async def test_a_door_that_is_shut_fails_the_turn() -> None:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     await listeners[0].aclose()
-    async with httpx2.AsyncClient(trust_env=False) as http:
+    async with httpx2.AsyncClient(verify=False, trust_env=False) as http:
         tools = McpTools(http=http, url=f"http://127.0.0.1:{port}", token=TOKEN)
         with pytest.raises(TurnError, match="/mcp: "):
             await tools.list()

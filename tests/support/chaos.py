@@ -19,6 +19,7 @@ import httpx2
 import trio
 
 from tests.support.program import Program
+from tests.support.server import http_client
 from tests.support.waiting import until
 
 START_SECONDS = 60.0
@@ -145,8 +146,7 @@ class ServerChild(Child):
 
     def client(self, token: str | None = None) -> httpx2.AsyncClient:
         """An HTTP client, with a bearer token if one is given."""
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=40, trust_env=False)
+        return http_client(self.url, token)
 
     async def readiness(self) -> tuple[int, list[str]]:
         """Ask /readyz: its status and its reasons."""

@@ -15,13 +15,10 @@ import trio_websocket
 
 from muster.clients.agent.dial import Closed, converse, socket_url
 from tests.support.load import Phase, pause
+from tests.support.server import MCP_HEADERS, http_client
 
 AGAIN_SECONDS = 0.05
 BUSY, FAILED = 0.1, 0.1
-MCP_HEADERS = {
-    "Accept": "application/json, text/event-stream",
-    "MCP-Protocol-Version": "2025-06-18",
-}
 
 
 @attrs.define(kw_only=True)
@@ -90,7 +87,7 @@ class WildChief:
 
     async def _serve(self, socket: trio_websocket.WebSocketConnection) -> Closed:
         self.connections += 1
-        async with httpx2.AsyncClient(base_url=self._url, trust_env=False, timeout=20) as http:
+        async with http_client(self._url, self._token) as http:
             while not self._phase.closed.is_set():
                 frame = json.loads(await socket.get_message())
                 if frame["type"] == "ping":
@@ -127,8 +124,7 @@ class WildChief:
             "method": "tools/call",
             "params": {"name": "reply_draft", "arguments": arguments},
         }
-        headers = MCP_HEADERS | {"Authorization": f"Bearer {self._token}"}
-        await http.post("/mcp", json=call, headers=headers)
+        await http.post("/mcp", json=call, headers=MCP_HEADERS)
 
 
 async def _say(socket: trio_websocket.WebSocketConnection, kind: str, **members: object) -> None:

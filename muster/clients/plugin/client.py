@@ -113,6 +113,8 @@ class PluginClient:
             headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
             timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=8, keepalive_expiry=30),
+            # Without TLS the system's certificates are not read, which takes its time.
+            verify=parts.scheme == "https",
             # A proxy named in the environment can't reach this machine's own loopback.
             trust_env=parts.hostname not in LOOPBACK_HOSTS,
         )
