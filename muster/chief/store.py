@@ -6,7 +6,7 @@ from muster.pg.query import Query
 _OPEN_CONVERSATION = Query("""
     insert into conversations (owner_id, agent_id, plugin_id, title, created_at)
     values (%(owner_id)s, %(agent_id)s, %(plugin_id)s, %(title)s, %(now)s)
-    on conflict (agent_id, plugin_id) do nothing
+    returning id
 """)
 
 _FIND_CONVERSATION = Query("""
@@ -18,11 +18,12 @@ _FIND_CONVERSATION = Query("""
 async def open_conversation(tx: Transaction, agent_id: int, plugin_id: int, title: str) -> int:
     """Find the chief's conversation for a plugin, or begin it under the plugin's label.
 
-    Two first turns race for the insert: the loser's does nothing and it finds the winner's row.
+    The caller holds the chief's row, so no other first turn inserts beside this one.
     """
     found = await tx.scalar(_FIND_CONVERSATION, agent_id=agent_id, plugin_id=plugin_id)
     if found is None:
-        await tx.execute(_OPEN_CONVERSATION, agent_id=agent_id, plugin_id=plugin_id, title=title)
-        found = await tx.scalar(_FIND_CONVERSATION, agent_id=agent_id, plugin_id=plugin_id)
+        found = await tx.scalar(
+            _OPEN_CONVERSATION, agent_id=agent_id, plugin_id=plugin_id, title=title
+        )
     assert isinstance(found, int)
     return found
