@@ -25,6 +25,7 @@ from muster.principals import Plugin
 
 WAIT_SECONDS_MAX = 25.0
 JITTER = 0.02
+PROOFS_PER_SECOND = 500
 
 
 @attrs.define(eq=False)
@@ -36,6 +37,7 @@ class Waiter:
     deadline: float  # on Trio's clock: when its wait ends
     woken: bool = False  # since its last look
     doubted: bool = False  # its credential may have been withdrawn: knock again
+    patience: float = 0.0  # seconds: how long it may take its time for that
     bell: trio.Event = attrs.field(factory=trio.Event)
 
     def ring(self) -> None:
@@ -104,14 +106,19 @@ class Waiters:
         self._doubt(lambda waiter: plugin_id == waiter.plugin_id or owner_id == waiter.owner_id)
 
     def doubt_all(self) -> None:
-        """Let every claim prove its credential again: hints may have been lost."""
-        self._doubt(lambda _: True)
+        """Let every claim prove its credential again: hints may have been lost.
 
-    def _doubt(self, chosen: Callable[[Waiter], bool]) -> None:
+        Not all at once: after an outage of the database 10,000 claims would overrun its pool.
+        """
+        spread = sum(map(len, self._queues.values())) / PROOFS_PER_SECOND
+        self._doubt(lambda _: True, spread_seconds=spread)
+
+    def _doubt(self, chosen: Callable[[Waiter], bool], *, spread_seconds: float = 0.0) -> None:
         for queue in self._queues.values():
             for waiter in queue:
                 if chosen(waiter):
                     waiter.doubted = True
+                    waiter.patience = random.uniform(0, spread_seconds)  # noqa: S311
                     waiter.ring()
 
     def wake_all(self) -> None:
@@ -145,6 +152,8 @@ async def claim(
             waiter.begin_look()
             if waiter.doubted:
                 waiter.doubted = False
+                with trio.move_on_at(min(waiter.deadline, trio.current_time() + waiter.patience)):
+                    await waiter.bell.wait()
                 await prove()
             try:
                 claimed = await db.run(principal, operations.claim_next, operations.ClaimNext())

@@ -135,6 +135,30 @@ async def test_doubt_ends_a_parked_claim_whose_credential_is_gone(
         waiters.doubt(owner_id=owner.owner_id)
 
 
+async def test_doubt_of_all_does_not_fall_on_the_database_at_once(
+    db: SpiedDatabase, owner: Owner
+) -> None:
+    """Claims that all have to prove themselves do so one after the other, 500 a second."""
+    plugin, waiters = await make_plugin(db, owner), Waiters()
+    proven: list[float] = []
+
+    async def prove() -> None:
+        proven.append(trio.current_time())
+
+    async def park() -> None:
+        await claim(db, waiters, plugin, wait_seconds=25, prove=prove)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(200):
+            nursery.start_soon(park)
+        await until(lambda: len(waiters.parked_for(plugin.plugin_id)) == 200)
+        waiters.doubt_all()
+        await until(lambda: len(proven) == 200)
+        nursery.cancel_scope.cancel()
+    # Spread at random over 0.4 s; in one moment it would be some milliseconds.
+    assert max(proven) - min(proven) > 0.2
+
+
 @pytest.mark.rule(97)
 async def test_a_claim_cancelled_anywhere_leaves_a_whole_lease_or_none(
     db: SpiedDatabase, owner: Owner
