@@ -25,8 +25,8 @@ from tests.support.waiting import until
 from tests.support.wire import RawClient
 
 STOP_SECONDS = 5.0
-DRAIN = "4s"
-DRAIN_SECONDS = 4.0
+DRAIN = "2s"
+DRAIN_SECONDS = 2.0
 ITS_SESSIONS = """
     select count(*) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()

@@ -37,6 +37,7 @@ ONCE_SECONDS = 120.0
 LOOK_SECONDS = 0.5
 TURNS_SECONDS = 20.0
 LISTED_MAX = "500"
+COMMANDS_MAX = 2  # at once, each a process
 SERVER_PATIENCE_SECONDS = 30.0
 CLIENT_PATIENCE_SECONDS = 10.0
 DRAIN = "2s"
@@ -184,6 +185,7 @@ async def play_once(folder: Path, environ: Mapping[str, str], say: Say) -> dict[
 
 async def _decide_all(show: Show, say: Say) -> None:
     """Approve each draft, by the digest of what was read, until every mail is settled."""
+    limit = trio.CapacityLimiter(COMMANDS_MAX)
     # Each look costs two processes: in a new folder there is nothing to see before the turns.
     with trio.move_on_after(TURNS_SECONDS if show.stage.is_new else 0):
         for _mail in show.stage.mails:
@@ -192,17 +194,23 @@ async def _decide_all(show: Show, say: Say) -> None:
         seen = await _look(show.stage)
         if all(is_settled(mail, seen) for mail in show.stage.mails):
             return
-        for draft in seen.drafts:
-            if draft["state"] == "pending":
-                number, read = str(draft["draft_id"]), hashlib.sha256(draft["body"].encode())
-                exactly = ("--sha256", read.hexdigest(), "--owner", OWNER, "--json")
-                approve = muster("drafts", "approve", number, *exactly)
-                await run(approve, show.stage.environment())
-                say(f"draft {number} is approved")
+        async with trio.open_nursery() as nursery:
+            for draft in seen.drafts:
+                if draft["state"] == "pending":
+                    nursery.start_soon(_approve, show.stage, draft, say, limit)
         await trio.sleep(LOOK_SECONDS)
 
 
+async def _approve(stage: Stage, draft: Document, say: Say, limit: trio.CapacityLimiter) -> None:
+    number, read = str(draft["draft_id"]), hashlib.sha256(draft["body"].encode())
+    exactly = ("--sha256", read.hexdigest(), "--owner", OWNER, "--json")
+    async with limit:
+        await run(muster("drafts", "approve", number, *exactly), stage.environment())
+    say(f"draft {number} is approved")
+
+
 async def _look(stage: Stage) -> Seen:
+    # In this order: whoever sees a message delivered must see the draft of its turn too.
     return Seen(
         messages=await _listed(stage, "messages", "list"),
         drafts=await _listed(stage, "drafts", "list"),

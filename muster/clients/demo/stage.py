@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -109,12 +109,13 @@ async def introduce(stage: Stage) -> None:
     except CommandError as error:
         if error.code != CONFLICT:
             raise
-    labels = ("--label", "Mail", "--scope", "mail")
-    await _with_token(stage, PLUGIN, "plugin", "add", PLUGIN, *labels)
-    await _with_token(stage, CHIEF, "agent", "add", CHIEF, "--chief")
+    plugin = ("plugin", "add", PLUGIN, "--label", "Mail", "--scope", "mail")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_with_token, stage, PLUGIN, plugin)
+        nursery.start_soon(_with_token, stage, CHIEF, ("agent", "add", CHIEF, "--chief"))
 
 
-async def _with_token(stage: Stage, name: str, *arguments: str) -> None:
+async def _with_token(stage: Stage, name: str, arguments: Sequence[str]) -> None:
     file = stage.token(name)
     if file.exists():
         return
