@@ -8,8 +8,6 @@ import attrs
 
 from muster.clients.agent.frames import TurnId
 
-BACKENDS = ("script",)
-
 
 class TurnError(Exception):
     """The turn cannot be completed; the text goes to the server as `turn.failed`."""

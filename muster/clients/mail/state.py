@@ -40,7 +40,6 @@ KEEP_REPLY = """
 insert into mails (external_id, reply) values (?, ?) on conflict (external_id) do nothing
 """
 FIND_REPLY = "select reply from mails where external_id = ?"
-REFUSED = "select key, reason from mail_files where state = 'refused' order by key limit 100"
 
 
 class FileState(enum.Enum):
@@ -101,7 +100,3 @@ class MailState:
             file.key, file.size_bytes, file.changed_ns, external_id, state.value, reason
         )  # fmt: skip
         await self._journal.run(lambda db: db.execute(SETTLE, values))
-
-    async def refused(self) -> Sequence[tuple[str, str]]:
-        """(file, reason) of the mails that muster will never take, at most 100."""
-        return await self._journal.run(lambda db: db.execute(REFUSED).fetchall())
