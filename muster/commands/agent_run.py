@@ -93,11 +93,11 @@ def _turned_away(code: int) -> MusterError:
 
     match code:
         case Close.BAD_TOKEN:
-            return Unauthorized("muster refuses the token: it is unknown or was revoked")
+            return Unauthorized("muster refuses the token: it is unknown or was revoked.")
         case Close.SUPERSEDED:
-            return Conflict("another runner of this agent took over; this one ends")
+            return Conflict("Another runner of this agent took over; this one ends.")
         case _:
-            return Refused("muster does not let this agent in")
+            return Refused("muster does not let this agent in.")
 
 
 def _report(event: str, facts: Mapping[str, object], *, as_json: bool) -> None:

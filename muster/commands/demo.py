@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from muster.commands.exits import Exit
+from muster.commands.exits import Exit, as_sentence
 from muster.commands.next_step import to_type
 from muster.commands.output import print_json, print_table, shown
 from muster.errors import Invalid, MusterError
@@ -109,11 +109,11 @@ def _run(work: Callable[[], Awaitable[R]], *, as_json: bool = False) -> R | None
         if not (as_json and complaints):
             for line in complaints:
                 click.echo(f"  {shown(line)}", err=True)
-            raise MusterError(str(leaf)) from None
+            raise MusterError(as_sentence(str(leaf))) from None
         # In JSON there is one line, and the last sentence of a muster command is what it dies of.
         sentences = [line for line in complaints if line.startswith(_SENTENCE)] or complaints
         last = shown(sentences[-1].removeprefix(_SENTENCE))
-        raise MusterError(f"{leaf}: {last}") from None
+        raise MusterError(as_sentence(f"{leaf}: {last}")) from None
 
 
 def _print(told: dict[str, Any], *, as_json: bool) -> None:

@@ -58,6 +58,12 @@ def exit_of(error: MusterError) -> Exit:
             return Exit.FAILED
 
 
+def as_sentence(text: str) -> str:
+    """What a client says of an error, as a command says it: with a capital and a full stop."""
+    first = text if text.startswith("muster ") else text[:1].upper() + text[1:]
+    return first if first.endswith((".", "…")) else f"{first}."
+
+
 def wants_json(arguments: Sequence[str]) -> bool:
     """Whether `--json` was asked for, also where the arguments could not be understood."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments

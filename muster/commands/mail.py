@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from muster.commands.exits import Exit
+from muster.commands.exits import Exit, as_sentence
 from muster.commands.tokens import DEFAULT_URL, PLUGIN, bad_setting, read_token
 from muster.errors import (
     Conflict,
@@ -89,21 +89,22 @@ def _told(error: Exception) -> MusterError:
     """What the plugin's end means on the command line."""
     from muster.clients import plugin
 
+    sentence = as_sentence(str(error))
     match error:
         case plugin.NotSignedInError():
-            return Unauthorized(str(error))
+            return Unauthorized(sentence)
         case plugin.StateFolderBusyError():
-            return Conflict(str(error))
+            return Conflict(sentence)
         case plugin.TryLaterError():
             asked = error.retry_after_seconds or TRY_LATER_SECONDS
-            return TooMany(str(error), retry_after_seconds=math.ceil(asked))
+            return TooMany(sentence, retry_after_seconds=math.ceil(asked))
         case plugin.PluginsOffError():
-            return TooMany(str(error), retry_after_seconds=TRY_LATER_SECONDS)
+            return TooMany(sentence, retry_after_seconds=TRY_LATER_SECONDS)
         case plugin.UnreachableError() | plugin.ClaimLostError():
-            return Unavailable(str(error))
+            return Unavailable(sentence)
         case ValueError():
-            return bad_setting(str(error), None)
+            return bad_setting(sentence, None)
         case NotADirectoryError():
-            return Invalid(str(error), field="maildir")
+            return Invalid(sentence, field="maildir")
         case _:
-            return MusterError(str(error))
+            return MusterError(sentence)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from muster.commands.exits import as_sentence
 from muster.errors import Invalid
 
 DEFAULT_URL = "http://localhost:8420"
@@ -55,7 +56,7 @@ def client_faults(environ: Mapping[str, str]) -> tuple[str, ...]:
         try:
             _read_token(setting, None, environ)
         except Invalid as error:
-            faults.append(f"{setting.name}: {error.sentence}.")
+            faults.append(f"{setting.name}: {error.sentence}")
     return tuple(faults)
 
 
@@ -77,7 +78,7 @@ def split_url(url: str) -> tuple[bool, str, int]:
 def _read_token(setting: TokenSetting, token_file: Path | None, environ: Mapping[str, str]) -> str:
     file_setting = f"{setting.name}_FILE"
     if not token_file and environ.get(setting.name) and environ.get(file_setting):
-        sentence = f"{setting.name} and {file_setting} are both set; keep one"
+        sentence = f"{setting.name} and {file_setting} are both set; keep one."
         raise bad_setting(sentence, "token-file")
     named = token_file or environ.get(file_setting)
     if named:
@@ -99,4 +100,4 @@ def _read_token(setting: TokenSetting, token_file: Path | None, environ: Mapping
 
 def bad_setting(sentence: str, field: str | None) -> Invalid:
     """A setting of this program's cannot be used (exit 78)."""
-    return Invalid(sentence, code="bad_configuration", field=field)
+    return Invalid(as_sentence(sentence), code="bad_configuration", field=field)

@@ -141,7 +141,7 @@ async def test_the_token_shows_nowhere(tmp_path: Path, script: str) -> None:
     [
         (4401, Exit.NOT_SIGNED_IN, "refuses the token"),
         (4403, Exit.REFUSED, "does not let this agent in"),
-        (4409, Exit.CONFLICT, "another runner of this agent took over"),
+        (4409, Exit.CONFLICT, "Another runner of this agent took over"),
     ],
 )
 async def test_being_turned_away_is_an_exit_code(
@@ -161,7 +161,7 @@ async def test_being_turned_away_is_an_exit_code(
     ("arguments", "environ", "code", "told"),
     [
         ([], {"MUSTER_AGENT_TOKEN": TOKEN}, Exit.USAGE, "needs --script"),
-        (["--script", "{folder}/good.toml"], {}, Exit.BAD_CONFIGURATION, "no token"),
+        (["--script", "{folder}/good.toml"], {}, Exit.BAD_CONFIGURATION, "No token"),
         (
             ["--script", "{folder}/good.toml"],
             {"MUSTER_AGENT_TOKEN": "mpl_of-a-plugin"},
@@ -172,7 +172,7 @@ async def test_being_turned_away_is_an_exit_code(
             ["--script", "{folder}/good.toml", "--token-file", "/dev/null/none"],
             {},
             Exit.BAD_CONFIGURATION,
-            "cannot read the token",
+            "Cannot read the token",
         ),
         (
             ["--script", "{folder}/good.toml", "--url", "localhost"],
@@ -184,7 +184,7 @@ async def test_being_turned_away_is_an_exit_code(
             ["--script", "{folder}/bad.toml"],
             {"MUSTER_AGENT_TOKEN": TOKEN},
             Exit.BAD_CONFIGURATION,
-            "rule 1, colour: no such field",
+            "Rule 1, colour: no such field",
         ),
     ],
 )

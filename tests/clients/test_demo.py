@@ -135,7 +135,7 @@ def test_a_part_that_dies_ends_the_demo(demo: Demo) -> None:
     server = next(pid for pid, command in children.items() if command.endswith(" serve "))
     os.kill(server, signal.SIGKILL)
     assert demo.end() == Exit.FAILED
-    assert "the server ended by itself with exit code -9" in demo.output.read_text()
+    assert "The server ended by itself with exit code -9" in demo.output.read_text()
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
     assert list(demo.temporary.iterdir()) == []
     assert not home.exists()
@@ -167,7 +167,7 @@ def test_what_a_child_died_of_is_told_in_json(tmp_path: Path) -> None:
     talk, told = ended.err.splitlines()
     assert talk.startswith("starting the server")
     error = json.loads(told)["error"]
-    assert error.startswith("the server ended by itself with exit code 7: The address")
+    assert error.startswith("The server ended by itself with exit code 7: The address")
     assert "is in use" in error
 
 

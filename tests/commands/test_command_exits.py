@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.commands.exits import Exit, exit_of, lone_error, say, wants_json
+from muster.commands.exits import Exit, as_sentence, exit_of, lone_error, say, wants_json
 from muster.config import ConfigError
 from muster.errors import (
     Conflict,
@@ -46,6 +46,13 @@ UNREACHABLE = "postgresql://muster@127.0.0.1:1/muster"
 def test_each_error_has_its_exit_code(error: MusterError, code: int) -> None:
     """Every class of refusal ends with the code that the design names."""
     assert exit_of(error) == code
+
+
+def test_what_a_client_says_becomes_a_sentence() -> None:
+    """A command ends with a capital and a full stop, whoever wrote the words; muster is small."""
+    assert as_sentence("no token: give one") == "No token: give one."
+    assert as_sentence("Done.") == "Done."
+    assert as_sentence("muster is away") == "muster is away."
 
 
 def test_json_is_asked_for_before_the_double_dash() -> None:
