@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +11,14 @@ from pathlib import Path
 
 import attrs
 import pytest
+import trio
 
+from muster.clients.demo.children import ChildEndedError
+from muster.commands.demo import _run
 from muster.commands.exits import Exit
+from muster.errors import MusterError
 from muster.pg.embedded import Embedded
-from tests.support.program import bare_program, is_at_work
+from tests.support.program import is_at_work
 from tests.support.waiting import until_blocking
 
 START_SECONDS = 90
@@ -157,18 +160,26 @@ def test_nothing_outlives_a_demo_that_is_killed(demo: Demo) -> None:
     shutil.rmtree(home)
 
 
-def test_what_a_child_died_of_is_told_in_json(tmp_path: Path) -> None:
-    """With --json the error is one line, and holds the last sentence of the child that failed."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        bind = f"127.0.0.1:{taken.getsockname()[1]}"
-        program = bare_program(tmp_path)
-        ended = program.run("demo", "--once", "--json", MUSTER_BIND=bind, TMPDIR=str(tmp_path))
-    assert ended.code == Exit.FAILED
-    talk, told = ended.err.splitlines()
-    assert talk.startswith("starting the server")
-    error = json.loads(told)["error"]
-    assert error.startswith("The server ended by itself with exit code 7: The address")
-    assert "is in use" in error
+@pytest.mark.parametrize(
+    ("complaints", "last"),
+    [
+        (("{}", "muster: The address is in use.", "{}"), "The address is in use."),
+        (("Killed",), "Killed."),
+    ],
+)
+def test_what_a_child_died_of_is_told_in_json(
+    capsys: pytest.CaptureFixture[str], complaints: tuple[str, ...], last: str
+) -> None:
+    """With --json the error is one, and holds the last sentence of the child that failed."""
+
+    async def play() -> None:
+        async with trio.open_nursery():
+            raise ChildEndedError("server", 7, complaints)
+
+    with pytest.raises(MusterError) as caught:
+        _run(play, as_json=True)
+    assert caught.value.sentence == f"The server ended by itself with exit code 7: {last}"
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

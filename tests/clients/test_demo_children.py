@@ -146,8 +146,10 @@ async def test_nothing_of_a_killed_child_lives_on() -> None:
     await until(lambda: not is_at_work(numbers[0]))
 
 
-async def test_a_heir_of_the_pipes_does_not_hide_a_death() -> None:
+async def test_a_heir_of_the_pipes_does_not_hide_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child's own child that keeps its stderr open does not keep the demo waiting for it."""
+    for name in ("LAST_WORDS_SECONDS", "SWEEP_SECONDS"):
+        monkeypatch.setattr(f"muster.clients.demo.children.{name}", 0.2)
     source = (
         "import subprocess, sys\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read()'],"
