@@ -1,7 +1,7 @@
 """`/healthz` and `/readyz`, for whoever watches the process. They take no credential.
 
 `/healthz` says that the loop lives: it touches no database. `/readyz` says whether to send traffic
-here: the database answers, the tree stands, nothing drains.
+here: the database answers, its schema is this code's, the tree stands, nothing drains.
 """
 
 from quart import Blueprint, Response, current_app

@@ -1,4 +1,4 @@
-"""What the exit code says, in one place (design.md, section 8)."""
+"""What the exit code says, in one place."""
 
 import enum
 import json

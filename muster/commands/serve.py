@@ -4,7 +4,7 @@
     {"event":"draining","seconds":…}                          on SIGTERM or SIGINT
     {"event":"stopped"}                                       last
 
-Order of a stop (design.md, section 5): drain, stop accepting, actors leaf first, pool, PostgreSQL.
+Order of a stop: drain, stop accepting, actors leaf first, pool, PostgreSQL.
 A second signal cuts the drain short; further ones change nothing, for the rest has its own bounds.
 A signal that comes before the server is ready ends its start.
 

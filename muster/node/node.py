@@ -25,6 +25,7 @@ from muster.node.sweeps import Seen
 from muster.node.tree import tree_spec
 from muster.outcomes import Hint, HintKind
 from muster.pg.database import Database
+from muster.pg.migrate import newest_version
 from muster.pg.query import Query
 from muster.principals import Node as NodePrincipal
 from muster.principals import Plugin
@@ -32,7 +33,7 @@ from muster.principals import Plugin
 READY_SECONDS = 2.0
 DISMISS_SECONDS = 6.0
 
-_ALIVE = Query("select 1")
+_SCHEMA_VERSION = Query("select max(version) from migrations")
 
 
 @attrs.define(kw_only=True)
@@ -47,6 +48,7 @@ class Node:
     gateways: Gateways = attrs.field(factory=Gateways)
     seen: Seen = attrs.field(factory=Seen)
     draining: bool = False
+    schema_version: int = attrs.field(factory=newest_version)
     fanout: Fanout = attrs.field(init=False)
     heartbeat: Heartbeat = attrs.field(init=False)
     outgoings: Outgoings = attrs.field(factory=Outgoings)
@@ -86,7 +88,12 @@ class Node:
         with trio.move_on_after(READY_SECONDS) as patience:
             try:
                 async with self.db.transaction(NodePrincipal()) as tx:
-                    await tx.scalar(_ALIVE)
+                    stored = await tx.scalar(_SCHEMA_VERSION)
+                if stored != self.schema_version:
+                    reasons.append(
+                        f"the schema is version {stored}, and this server needs"
+                        f" {self.schema_version}"
+                    )
             except Unavailable:
                 # Without the driver's words: whoever asks has shown no credential.
                 reasons.append("the database is away")

@@ -81,6 +81,11 @@ def load_migrations() -> list[Migration]:
     return found
 
 
+def newest_version() -> int:
+    """The version of the schema that this code works on."""
+    return load_migrations()[-1].version
+
+
 def pending(migrations: Sequence[Migration], applied: Sequence[Applied]) -> list[Migration]:
     """What is still to be applied. Raises DatabaseFault: ahead of the code, or a changed file."""
     known = {migration.version: migration for migration in migrations}

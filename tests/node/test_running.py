@@ -98,9 +98,7 @@ async def test_an_approval_whose_hint_was_lost_is_found_by_the_sweep(desk: OpenD
 
 async def approve_elsewhere(db: SpiedDatabase, at: Desk, message_id: int, *, tell: bool) -> None:
     """Draft and approve past the server, and expect the parked claim to be answered."""
-    chief = Agent(
-        owner_id=at.owner.owner_id, agent_id=at.chief_id, name="helper", credential_id=0
-    )
+    chief = Agent(owner_id=at.owner.owner_id, agent_id=at.chief_id, name="helper", credential_id=0)
     await move_message(db, message_id, begin(chief), owner_id=at.owner.owner_id)
     message = await move_message(
         db, message_id, rules.Complete(epoch=1), owner_id=at.owner.owner_id
@@ -127,6 +125,11 @@ async def test_readyz_tells_why_not(desk: OpenDesk) -> None:
     """Ready while all stands; 503 with a reason once it drains; healthz is 200 all the while."""
     async with desk() as at, at.server.client() as client:
         assert (await client.get("/readyz")).json() == {"status": "ready", "reasons": []}
+        at.server.node.schema_version += 1
+        answer = await client.get("/readyz")
+        assert answer.status_code == 503
+        assert "the schema is version" in answer.json()["reasons"][0]
+        at.server.node.schema_version -= 1
         await at.server.node.drain()
         answer = await client.get("/readyz")
         assert answer.status_code == 503

@@ -310,6 +310,7 @@ begin
 end $$;
 
 grant usage on schema muster to muster_app, muster_system;
+grant select (version) on migrations to muster_app;
 grant select, insert on users, plugins, agents, credentials, conversations, messages, drafts, audit, reports, nodes to muster_app;
 grant update (disabled_at, password_hash, email) on users to muster_app;
 grant update (revoked_at) on plugins to muster_app;
