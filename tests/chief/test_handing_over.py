@@ -19,12 +19,14 @@ from tests.support.builders import (
     make_chief,
     make_message,
     make_plugin,
+    new_agent,
+    new_plugin,
     read_audit,
     revoke,
 )
 from tests.support.cluster import SpiedDatabase
 from tests.support.desk import Desk, OpenDesk
-from tests.support.server import ScriptedAgent, call_mcp, call_tool, new_agent, new_plugin
+from tests.support.server import ScriptedAgent, call_mcp, call_tool
 from tests.support.waiting import until
 
 
@@ -43,7 +45,7 @@ async def test_each_plugin_has_its_conversation_and_each_turn_its_nonce(desk: Op
     async with desk() as at, at.agent() as agent:
         await agent.next_frame("welcome")
         turns = [await take_turn(at, agent, await at.post(f"m{number}")) for number in range(2)]
-        other = await new_plugin(at.db, at.owner, "forum")
+        _, other = await new_plugin(at.db, at.owner, "forum")
         async with at.server.client(other) as client:
             answer = await client.post(
                 "/plugin/v1/messages", json={"external_id": "m1", "body": "Lunch?"}
@@ -168,9 +170,7 @@ async def test_the_tool_asks_once_more_who_is_chief(db: SpiedDatabase, owner: Ow
     former = await make_chief(db, owner)
     message = await make_message(db, await make_plugin(db, owner), delivered_to=former)
     await db.run(owner, add_agent, AddAgent(name="next", chief=True, replace=True))
-    call = Call(
-        arguments=ReplyDraft(message_id=message.id, body="hello"), deny_words=frozenset()
-    )
+    call = Call(arguments=ReplyDraft(message_id=message.id, body="hello"), deny_words=frozenset())
     with pytest.raises(Refused) as refusal:
         await db.run(former, reply_draft, call)
     assert refusal.value.code == "not_chief"

@@ -10,20 +10,20 @@ from muster.errors import Invalid, NotFound, Refused
 from muster.principals import Owner
 from tests.support.builders import disable, make_message, make_plugin, read_now, revoke
 from tests.support.cluster import SpiedDatabase, add_owner
-from tests.support.reply_desk import Desk, open_desk
+from tests.support.reply_desk import ReplyDesk, open_desk
 
 LEASE = timedelta(minutes=2)
 WIDE = "\U0001f600"  # 4 bytes, 1 character
 
 
 @pytest.fixture
-async def desk(db: SpiedDatabase, owner: Owner) -> Desk:
+async def desk(db: SpiedDatabase, owner: Owner) -> ReplyDesk:
     """A desk."""
     return await open_desk(db, owner)
 
 
 @pytest.mark.rule(64, 67, 68, 69, 272, 278)
-async def test_claim(desk: Desk) -> None:
+async def test_claim(desk: ReplyDesk) -> None:
     """A claim hands over exactly the approved text, leased for 2 minutes."""
     message = await desk.message()
     draft = await desk.draft(message, approved=True)
@@ -40,7 +40,7 @@ async def test_claim(desk: Desk) -> None:
 
 
 @pytest.mark.rule(84, 86)
-async def test_never_twice(desk: Desk) -> None:
+async def test_never_twice(desk: ReplyDesk) -> None:
     """What was claimed once is never offered again, not after its lease nor after its result."""
     for end in (None, False, True):
         draft = await desk.draft(claimed=True)
@@ -53,7 +53,7 @@ async def test_never_twice(desk: Desk) -> None:
         assert await desk.claim() is None
 
 
-async def test_longest_approved_first(desk: Desk) -> None:
+async def test_longest_approved_first(desk: ReplyDesk) -> None:
     """Claims go by the time of approval, one after the other."""
     first, second, third = [await desk.draft() for _ in range(3)]
     for draft in (second, third, first):
@@ -64,7 +64,7 @@ async def test_longest_approved_first(desk: Desk) -> None:
 
 
 @pytest.mark.rule(63)
-async def test_only_ones_own(desk: Desk) -> None:
+async def test_only_ones_own(desk: ReplyDesk) -> None:
     """A plugin claims replies to its own messages alone."""
     other = await make_plugin(desk.db, desk.owner)
     elsewhere = await open_desk(desk.db, await add_owner(desk.db))
@@ -74,7 +74,7 @@ async def test_only_ones_own(desk: Desk) -> None:
     assert await desk.claim() is not None
 
 
-async def test_revoked_and_disabled(desk: Desk) -> None:
+async def test_revoked_and_disabled(desk: ReplyDesk) -> None:
     """A claim that was let in before its plugin's or its account's end gets nothing after it."""
     other = await make_plugin(desk.db, desk.owner)
     message = await make_message(desk.db, other, delivered_to=desk.chief)
@@ -88,7 +88,7 @@ async def test_revoked_and_disabled(desk: Desk) -> None:
 
 @pytest.mark.rule(273, 278)
 @pytest.mark.parametrize("ok", [True, False])
-async def test_result(desk: Desk, ok: bool) -> None:
+async def test_result(desk: ReplyDesk, ok: bool) -> None:
     """A result is recorded with what it says, and told as sent or failed."""
     draft = await desk.draft(claimed=True)
     state = State.SENT if ok else State.FAILED
@@ -104,7 +104,7 @@ async def test_result(desk: Desk, ok: bool) -> None:
 
 @pytest.mark.rule(79, 82)
 @pytest.mark.parametrize("ok", [True, False])
-async def test_repeated_result(desk: Desk, ok: bool) -> None:
+async def test_repeated_result(desk: ReplyDesk, ok: bool) -> None:
     """The same result again changes nothing; the other one is refused and names the first."""
     draft = await desk.draft(claimed=True)
     first = await desk.report(draft.id, ok=ok, external_ref="a", detail="b")
@@ -120,7 +120,7 @@ async def test_repeated_result(desk: Desk, ok: bool) -> None:
 
 
 @pytest.mark.rule(83)
-async def test_result_without_claim(desk: Desk) -> None:
+async def test_result_without_claim(desk: ReplyDesk) -> None:
     """A result for a draft of the plugin's that was never claimed is refused with its status."""
     pending = await desk.draft()
     waiting = await desk.draft(approved=True)
@@ -143,7 +143,7 @@ async def test_result_without_claim(desk: Desk) -> None:
 
 
 @pytest.mark.rule(81)
-async def test_result_of_another(desk: Desk) -> None:
+async def test_result_of_another(desk: ReplyDesk) -> None:
     """There is no such reply for another plugin, another owner's plugin, or another number."""
     draft = await desk.draft(claimed=True)
     other = await make_plugin(desk.db, desk.owner)
@@ -159,7 +159,7 @@ async def test_result_of_another(desk: Desk) -> None:
 
 
 @pytest.mark.rule(76, 77, 80)
-async def test_result_fields(desk: Desk) -> None:
+async def test_result_fields(desk: ReplyDesk) -> None:
     """A result's texts are exact at their edges: 200 characters and 4 KiB."""
     draft = await desk.draft(claimed=True)
     cases: list[tuple[dict[str, Any], str]] = [
@@ -181,7 +181,7 @@ async def test_result_fields(desk: Desk) -> None:
 
 @pytest.mark.rule(85, 86, 90, 97, 274)
 @pytest.mark.parametrize("ok", [True, False])
-async def test_late_result(desk: Desk, ok: bool) -> None:
+async def test_late_result(desk: ReplyDesk, ok: bool) -> None:
     """A lapsed claim is unconfirmed; its result still counts, on the draft it was claimed as."""
     message = await desk.message()
     lost = await desk.draft(message, claimed=True)
@@ -197,7 +197,7 @@ async def test_late_result(desk: Desk, ok: bool) -> None:
     assert shown.state is (State.SUPERSEDED if ok else State.PENDING)
 
 
-async def test_late_result_before_any_sweep(desk: Desk) -> None:
+async def test_late_result_before_any_sweep(desk: ReplyDesk) -> None:
     """A lapse that a late result finds is recorded before it."""
     draft = await desk.draft(claimed=True)
     desk.db.clock_offset = LEASE
@@ -207,7 +207,7 @@ async def test_late_result_before_any_sweep(desk: Desk) -> None:
 
 @pytest.mark.rule(91, 276, 280)
 @pytest.mark.parametrize("approved", [False, True])
-async def test_sent_supersedes(desk: Desk, approved: bool) -> None:
+async def test_sent_supersedes(desk: ReplyDesk, approved: bool) -> None:
     """A sent reply supersedes the pending or waiting one to its message, which names it."""
     message = await desk.message()
     lost = await desk.draft(message, claimed=True)
@@ -227,7 +227,7 @@ async def test_sent_supersedes(desk: Desk, approved: bool) -> None:
 
 
 @pytest.mark.rule(92)
-async def test_a_claim_keeps_what_it_holds(desk: Desk) -> None:
+async def test_a_claim_keeps_what_it_holds(desk: ReplyDesk) -> None:
     """A reply that a claim holds is left to its own result when another one was sent."""
     message = await desk.message()
     lost = await desk.draft(message, claimed=True)
@@ -240,7 +240,7 @@ async def test_a_claim_keeps_what_it_holds(desk: Desk) -> None:
 
 
 @pytest.mark.rule(93)
-async def test_failed_supersedes_nothing(desk: Desk) -> None:
+async def test_failed_supersedes_nothing(desk: ReplyDesk) -> None:
     """A reply that was not sent leaves the others as they are."""
     message = await desk.message()
     lost = await desk.draft(message, claimed=True)
@@ -253,7 +253,7 @@ async def test_failed_supersedes_nothing(desk: Desk) -> None:
 
 
 @pytest.mark.rule(277)
-async def test_seven_days(desk: Desk) -> None:
+async def test_seven_days(desk: ReplyDesk) -> None:
     """A reply is claimed to the end of its 7 days; what is claimed does not expire."""
     first, second = await desk.draft(approved=True), await desk.draft(approved=True)
     await desk.set_clock(first.expires_at - timedelta(seconds=30))

@@ -12,17 +12,17 @@ from muster.pg.query import Query
 from muster.principals import Owner
 from tests.support.builders import disable, make_message, make_plugin, revoke
 from tests.support.cluster import SpiedDatabase
-from tests.support.reply_desk import Desk, open_desk
+from tests.support.reply_desk import ReplyDesk, open_desk
 
 
 @pytest.fixture
-async def desk(db: SpiedDatabase, owner: Owner) -> Desk:
+async def desk(db: SpiedDatabase, owner: Owner) -> ReplyDesk:
     """A desk."""
     return await open_desk(db, owner)
 
 
 @pytest.mark.rule(7, 270, 272, 278)
-async def test_approve(desk: Desk) -> None:
+async def test_approve(desk: ReplyDesk) -> None:
     """An approved draft is the next claim's; the audit row says where it was decided."""
     draft = await desk.draft()
     approved = await desk.approve(draft.id, digest(draft.body).hex())
@@ -39,7 +39,7 @@ async def test_approve(desk: Desk) -> None:
 
 
 @pytest.mark.rule(270, 275, 278)
-async def test_reject(desk: Desk) -> None:
+async def test_reject(desk: ReplyDesk) -> None:
     """A rejected draft ends; an approval that nobody collected is taken back the same way."""
     pending = await desk.draft()
     assert (await desk.reject(pending.id)).state is State.REJECTED
@@ -60,7 +60,7 @@ async def test_reject(desk: Desk) -> None:
             await desk.reject(draft.id)
 
 
-async def test_another_text(desk: Desk) -> None:
+async def test_another_text(desk: ReplyDesk) -> None:
     """A decision that quotes another text's digest is refused and changes nothing."""
     draft = await desk.draft()
     for decide in (desk.approve, desk.reject):
@@ -72,7 +72,7 @@ async def test_another_text(desk: Desk) -> None:
 
 
 @pytest.mark.rule(87)
-async def test_what_cannot_be_decided(desk: Desk) -> None:
+async def test_what_cannot_be_decided(desk: ReplyDesk) -> None:
     """A claimed, lapsed, sent or superseded draft is neither approved nor rejected any more."""
     held = await desk.draft(claimed=True)
     for _ in ("held", "lapsed"):
@@ -97,7 +97,7 @@ async def test_what_cannot_be_decided(desk: Desk) -> None:
 
 
 @pytest.mark.rule(277)
-async def test_seven_days(desk: Desk) -> None:
+async def test_seven_days(desk: ReplyDesk) -> None:
     """A draft can be decided to the end of its 7 days, and no longer."""
     in_time, late, waiting = (
         await desk.draft(),
@@ -127,7 +127,7 @@ INSERT_BESIDE = Query("""
 
 
 @pytest.mark.rule(95)
-async def test_not_beside_one_in_flight(desk: Desk) -> None:
+async def test_not_beside_one_in_flight(desk: ReplyDesk) -> None:
     """A draft is not approved while another reply to its message waits or is within its lease."""
     flying = await desk.draft(approved=True)
     async with desk.db.transaction(desk.owner) as tx:
@@ -143,7 +143,7 @@ async def test_not_beside_one_in_flight(desk: Desk) -> None:
     assert await desk.actions(flying.id) == ["filed", "approved", "claimed", "unconfirmed"]
 
 
-async def test_nobody_there_to_send_it(desk: Desk) -> None:
+async def test_nobody_there_to_send_it(desk: ReplyDesk) -> None:
     """Drafts of a revoked plugin or a disabled account can't be approved, only rejected."""
     db, owner = desk.db, desk.owner
     orphan = await desk.draft()

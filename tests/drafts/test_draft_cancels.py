@@ -13,13 +13,13 @@ from muster.drafts.operations import DraftView, State
 from muster.outcomes import HintKind
 from muster.principals import Owner
 from tests.support.cluster import SpiedDatabase
-from tests.support.reply_desk import Desk, open_desk
+from tests.support.reply_desk import ReplyDesk, open_desk
 
 LEASE = timedelta(minutes=2)
 
 
 @pytest.fixture
-async def desk(db: SpiedDatabase, owner: Owner) -> Desk:
+async def desk(db: SpiedDatabase, owner: Owner) -> ReplyDesk:
     """A desk."""
     return await open_desk(db, owner)
 
@@ -28,41 +28,41 @@ async def desk(db: SpiedDatabase, owner: Owner) -> Desk:
 class Verb:
     """How to prepare a draft, what to do to it, and what is on record when it was done."""
 
-    prepare: Callable[[Desk], Awaitable[int]]
-    act: Callable[[Desk, int], Awaitable[object]]
+    prepare: Callable[[ReplyDesk], Awaitable[int]]
+    act: Callable[[ReplyDesk, int], Awaitable[object]]
     state: State
     actions: tuple[str, ...]
 
 
-async def _pending(desk: Desk) -> int:
+async def _pending(desk: ReplyDesk) -> int:
     return (await desk.draft()).id
 
 
-async def _waiting(desk: Desk) -> int:
+async def _waiting(desk: ReplyDesk) -> int:
     return (await desk.draft(approved=True)).id
 
 
-async def _held(desk: Desk) -> int:
+async def _held(desk: ReplyDesk) -> int:
     return (await desk.draft(claimed=True)).id
 
 
-async def _lapsed(desk: Desk) -> int:
+async def _lapsed(desk: ReplyDesk) -> int:
     draft = await desk.draft(claimed=True)
     desk.db.clock_offset += LEASE
     return draft.id
 
 
-async def _overdue(desk: Desk) -> int:
+async def _overdue(desk: ReplyDesk) -> int:
     draft = await desk.draft()
     desk.db.clock_offset += timedelta(days=7)
     return draft.id
 
 
-async def _lapse(desk: Desk, draft_id: int) -> object:
+async def _lapse(desk: ReplyDesk, draft_id: int) -> object:
     return await desk.db.run(desk.muster, drafts.lapse, drafts.Lapse(draft_id=draft_id))
 
 
-async def _expire(desk: Desk, draft_id: int) -> object:
+async def _expire(desk: ReplyDesk, draft_id: int) -> object:
     return await desk.db.run(desk.muster, drafts.expire, drafts.Expire(draft_id=draft_id))
 
 
@@ -103,7 +103,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("name", list(VERBS))
-async def test_whole_or_not_at_all(desk: Desk, name: str) -> None:
+async def test_whole_or_not_at_all(desk: ReplyDesk, name: str) -> None:
     """A cancelled verb leaves the row, its audit rows and its hint all together or not at all."""
     verb = VERBS[name]
     draft_id = 0
@@ -138,7 +138,7 @@ async def test_whole_or_not_at_all(desk: Desk, name: str) -> None:
 
 
 @pytest.mark.rule(84, 97)
-async def test_a_claim_that_nobody_heard_of(desk: Desk) -> None:
+async def test_a_claim_that_nobody_heard_of(desk: ReplyDesk) -> None:
     """A claim whose asker left at its last step is still a claim, and lapses to unconfirmed."""
     draft = await desk.draft(approved=True)
     with trio.CancelScope() as scope:
@@ -151,7 +151,7 @@ async def test_a_claim_that_nobody_heard_of(desk: Desk) -> None:
     assert (await desk.view(draft.id)).state is State.UNCONFIRMED
 
 
-async def test_filing_cancelled_anywhere(desk: Desk) -> None:
+async def test_filing_cancelled_anywhere(desk: ReplyDesk) -> None:
     """A cancelled filing replaces the pending draft wholly or leaves it as it was."""
     message = await desk.message()
     pending = (await desk.draft(message)).id

@@ -13,48 +13,48 @@ from muster.messages.rules import Message
 from muster.principals import Owner
 from tests.support.barrier import collide
 from tests.support.cluster import SpiedDatabase
-from tests.support.reply_desk import Desk, open_desk
+from tests.support.reply_desk import ReplyDesk, open_desk
 
 LEASE = timedelta(minutes=2)
 ROUNDS = 8
 
 
 @pytest.fixture
-async def desk(db: SpiedDatabase, owner: Owner) -> Desk:
+async def desk(db: SpiedDatabase, owner: Owner) -> ReplyDesk:
     """A desk."""
     return await open_desk(db, owner)
 
 
-def claims(desk: Desk, count: int = 1) -> list[tuple[object, object]]:
+def claims(desk: ReplyDesk, count: int = 1) -> list[tuple[object, object]]:
     """Claims of one plugin."""
     return [(desk.plugin, partial(drafts.claim_next, command=drafts.ClaimNext()))] * count
 
 
-def reports(desk: Desk, draft_id: int, *oks: bool) -> list[tuple[object, object]]:
+def reports(desk: ReplyDesk, draft_id: int, *oks: bool) -> list[tuple[object, object]]:
     """Results for one draft."""
     commands = [drafts.Report(draft_id=draft_id, ok=ok) for ok in oks]
     return [(desk.plugin, partial(drafts.report, command=command)) for command in commands]
 
 
-def approvals(desk: Desk, draft_id: int, count: int = 1) -> list[tuple[object, object]]:
+def approvals(desk: ReplyDesk, draft_id: int, count: int = 1) -> list[tuple[object, object]]:
     """Approvals of one draft."""
     command = drafts.Approve(draft_id=draft_id)
     return [(desk.owner, partial(drafts.approve, command=command))] * count
 
 
-def rejections(desk: Desk, draft_id: int, count: int = 1) -> list[tuple[object, object]]:
+def rejections(desk: ReplyDesk, draft_id: int, count: int = 1) -> list[tuple[object, object]]:
     """Rejections of one draft."""
     command = drafts.Reject(draft_id=draft_id)
     return [(desk.owner, partial(drafts.reject, command=command))] * count
 
 
-def filings(desk: Desk, message: Message, count: int = 1) -> list[tuple[object, object]]:
+def filings(desk: ReplyDesk, message: Message, count: int = 1) -> list[tuple[object, object]]:
     """New replies to one message."""
     command = drafts.File(message_id=message.id, body="Another.", deny_words=frozenset())
     return [(desk.chief, partial(drafts.file, command=command))] * count
 
 
-async def meet(desk: Desk, *groups: Sequence[tuple[object, object]]) -> list[object]:
+async def meet(desk: ReplyDesk, *groups: Sequence[tuple[object, object]]) -> list[object]:
     """Let them collide; no outcome may be anything but a result or a plain refusal."""
     operations = [operation for group in groups for operation in group]
     outcomes = await collide(desk.db, *operations)  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def claimed(outcomes: list[object]) -> list[Claimed]:
 
 
 @pytest.mark.rule(84)
-async def test_ten_claims_for_one_draft(desk: Desk) -> None:
+async def test_ten_claims_for_one_draft(desk: ReplyDesk) -> None:
     """Of ten claims at once exactly one gets the draft."""
     for _ in range(ROUNDS):
         draft = await desk.draft(approved=True)
@@ -79,7 +79,7 @@ async def test_ten_claims_for_one_draft(desk: Desk) -> None:
 
 
 @pytest.mark.rule(84)
-async def test_ten_claims_for_three_drafts(desk: Desk) -> None:
+async def test_ten_claims_for_three_drafts(desk: ReplyDesk) -> None:
     """Ten claims at once share three drafts without a double, and none is left."""
     made = {(await desk.draft(approved=True)).id for _ in range(3)}
     outcomes = await meet(desk, claims(desk, 10))
@@ -87,7 +87,7 @@ async def test_ten_claims_for_three_drafts(desk: Desk) -> None:
     assert sorted(found) == sorted(made)
 
 
-async def test_claim_against_withdrawal(desk: Desk) -> None:
+async def test_claim_against_withdrawal(desk: ReplyDesk) -> None:
     """A draft is either claimed or withdrawn, never both, however they meet."""
     for _ in range(ROUNDS):
         draft = await desk.draft(approved=True)
@@ -97,7 +97,7 @@ async def test_claim_against_withdrawal(desk: Desk) -> None:
         assert len(claimed(outcomes)) == actions.count("claimed")
 
 
-async def test_claim_against_late_result(desk: Desk) -> None:
+async def test_claim_against_late_result(desk: ReplyDesk) -> None:
     """When a late reply turns out sent, the waiting one is either held already or superseded."""
     for _ in range(ROUNDS):
         message = await desk.message()
@@ -116,7 +116,7 @@ async def test_claim_against_late_result(desk: Desk) -> None:
         desk.db.clock_offset += LEASE
 
 
-async def test_approval_against_rejection(desk: Desk) -> None:
+async def test_approval_against_rejection(desk: ReplyDesk) -> None:
     """Of five approvals and five rejections of one draft each kind takes effect once at most."""
     for _ in range(ROUNDS):
         draft = await desk.draft()
@@ -128,7 +128,7 @@ async def test_approval_against_rejection(desk: Desk) -> None:
 
 
 @pytest.mark.rule(79, 82)
-async def test_contrary_results(desk: Desk) -> None:
+async def test_contrary_results(desk: ReplyDesk) -> None:
     """Contrary results at once: one stands, its repeats agree, the others are refused."""
     for _ in range(ROUNDS):
         draft = await desk.draft(claimed=True)
@@ -141,7 +141,7 @@ async def test_contrary_results(desk: Desk) -> None:
 
 
 @pytest.mark.rule(255)
-async def test_filings_for_one_message(desk: Desk) -> None:
+async def test_filings_for_one_message(desk: ReplyDesk) -> None:
     """Ten drafts for one message at once leave one pending, and nine superseded in turn."""
     message = await desk.message()
     outcomes = await meet(desk, filings(desk, message, 10))
@@ -153,7 +153,7 @@ async def test_filings_for_one_message(desk: Desk) -> None:
 
 
 @pytest.mark.rule(94, 95, 256)
-async def test_filing_against_approval(desk: Desk) -> None:
+async def test_filing_against_approval(desk: ReplyDesk) -> None:
     """A filing that meets an approval either replaces the draft or is refused; never both live."""
     for _ in range(ROUNDS):
         message = await desk.message()
@@ -173,7 +173,7 @@ async def test_filing_against_approval(desk: Desk) -> None:
 
 
 @pytest.mark.rule(91)
-async def test_filing_against_late_result(desk: Desk) -> None:
+async def test_filing_against_late_result(desk: ReplyDesk) -> None:
     """A draft filed before a late reply turns out sent is superseded, one filed after it is not."""
     orders = set()
     for round_number in range(2 * ROUNDS):
@@ -193,7 +193,7 @@ async def test_filing_against_late_result(desk: Desk) -> None:
 
 
 @pytest.mark.rule(257)
-async def test_the_twentieth_place(desk: Desk) -> None:
+async def test_the_twentieth_place(desk: ReplyDesk) -> None:
     """Ten filings for ten messages with one place left file one draft."""
     for _ in range(19):
         await desk.draft()
@@ -204,7 +204,7 @@ async def test_the_twentieth_place(desk: Desk) -> None:
     assert codes == {"too_many_pending"}
 
 
-async def test_everything_at_once(desk: Desk) -> None:
+async def test_everything_at_once(desk: ReplyDesk) -> None:
     """Results, filings, decisions, claims and sweeps at once end in plain answers alone."""
     for _ in range(ROUNDS):
         message = await desk.message()

@@ -12,26 +12,26 @@ from muster.plugins.rules import ListPlugins
 from muster.principals import Muster, Owner, System
 from tests.support.builders import disable, make_message, make_plugin, revoke
 from tests.support.cluster import SpiedDatabase, add_owner
-from tests.support.reply_desk import Desk, open_desk
+from tests.support.reply_desk import ReplyDesk, open_desk
 
 LEASE = timedelta(minutes=2)
 MANY = 10_000
 
 
 @pytest.fixture
-async def desk(db: SpiedDatabase, owner: Owner) -> Desk:
+async def desk(db: SpiedDatabase, owner: Owner) -> ReplyDesk:
     """A desk."""
     return await open_desk(db, owner)
 
 
-async def due(desk: Desk, *, expiries: bool = False) -> list[int]:
+async def due(desk: ReplyDesk, *, expiries: bool = False) -> list[int]:
     """The drafts of this owner's that a sweep would find."""
     find = drafts.due_expiries if expiries else drafts.due_lapses
     found = await desk.db.run(System(), find, MANY)
     return [each.draft_id for each in found if each.owner_id == desk.owner.owner_id]
 
 
-async def claimable(desk: Desk) -> list[int]:
+async def claimable(desk: ReplyDesk) -> list[int]:
     """The plugins of this owner's for which a reply waits."""
     ids = [
         plugin.id
@@ -44,7 +44,7 @@ async def claimable(desk: Desk) -> list[int]:
 
 
 @pytest.mark.rule(85, 274, 278)
-async def test_lapses(desk: Desk) -> None:
+async def test_lapses(desk: ReplyDesk) -> None:
     """A claim without a result is due after its 2 minutes, and is written once."""
     draft = await desk.draft(claimed=True)
     await desk.draft(approved=True)
@@ -63,7 +63,7 @@ async def test_lapses(desk: Desk) -> None:
 
 
 @pytest.mark.rule(277, 278)
-async def test_expiries(desk: Desk) -> None:
+async def test_expiries(desk: ReplyDesk) -> None:
     """A pending and a waiting draft are due after 7 days and written once; a claimed one is not."""
     pending = await desk.draft()
     waiting = await desk.draft(approved=True)
@@ -86,7 +86,7 @@ async def test_expiries(desk: Desk) -> None:
     assert (await desk.view(held.id)).state is State.UNCONFIRMED
 
 
-async def test_claimable(desk: Desk) -> None:
+async def test_claimable(desk: ReplyDesk) -> None:
     """A plugin is named once while a reply of its waits that could be claimed now."""
     assert await claimable(desk) == []
     await desk.draft()
@@ -112,7 +112,7 @@ async def test_claimable(desk: Desk) -> None:
     assert await claimable(desk) == []
 
 
-async def test_lists_are_bounded(desk: Desk) -> None:
+async def test_lists_are_bounded(desk: ReplyDesk) -> None:
     """No list of what is due is longer than it was asked to be."""
     other = await open_desk(desk.db, await add_owner(desk.db))
     for each in (desk, other):
@@ -129,7 +129,7 @@ async def test_lists_are_bounded(desk: Desk) -> None:
     assert [len(each) for each in (lapses, waiting, expiries)] == [1, 1, 1]
 
 
-async def test_somebody_elses_drafts(desk: Desk) -> None:
+async def test_somebody_elses_drafts(desk: ReplyDesk) -> None:
     """Another owner finds nothing of one's drafts by any verb."""
     held = await desk.draft(claimed=True)
     pending = await desk.draft()

@@ -18,10 +18,8 @@ from muster.node import tree
 from muster.outcomes import Hint
 from muster.pg.database import Database, open_database
 from muster.pg.listener import notify
-from muster.plugins.operations import add_plugin
-from muster.plugins.rules import AddPlugin
 from muster.principals import Agent, Owner, Plugin
-from tests.support.builders import make_chief, make_draft, make_message, read_audit
+from tests.support.builders import make_chief, make_draft, make_message, new_plugin, read_audit
 from tests.support.chaos import server_child
 from tests.support.cluster import Cluster, OwnDatabase, SpiedDatabase, add_owner
 from tests.support.load import Reachable, pause
@@ -122,9 +120,8 @@ class Counter:
 
 async def make_counter(db: Database, owner: Owner, port: int) -> Counter:
     """A counter of the owner's at the server of this port."""
-    command = AddPlugin(name="mail", label="Mail", scope="mail")
-    row, token = await db.run(owner, add_plugin, command)
-    plugin = Plugin(owner_id=owner.owner_id, plugin_id=row.id, name="mail", credential_id=0)
+    plugin_id, token = await new_plugin(db, owner)
+    plugin = Plugin(owner_id=owner.owner_id, plugin_id=plugin_id, name="mail", credential_id=0)
     return Counter(
         port=port,
         db=db,

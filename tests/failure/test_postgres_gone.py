@@ -20,12 +20,12 @@ from muster.pg.embedded import Embedded, use_embedded
 from muster.pg.flocks import FileLock
 from muster.pg.listener import notify
 from muster.pg.places import find_places
-from tests.support.builders import get_message
+from tests.support.builders import get_message, new_agent, new_plugin
 from tests.support.chaos import ServerChild, server_child
 from tests.support.cluster import SETTINGS, OwnDatabase, add_owner
 from tests.support.load import pause
 from tests.support.program import bare_program, program_on
-from tests.support.server import ScriptedAgent, call_tool, new_agent, new_plugin
+from tests.support.server import ScriptedAgent, call_tool
 from tests.support.storm import Storm, gathered
 from tests.support.waiting import until
 
@@ -174,7 +174,7 @@ async def test_a_stop_while_postgres_is_away_is_over_in_time(home: Path, busy: b
                 publish=lambda _hints: None,
             ) as (db, _facts):
                 owner = await add_owner(db)
-                plugin_token = await new_plugin(db, owner)
+                _, plugin_token = await new_plugin(db, owner)
                 _, chief_token = await new_agent(db, owner)
             async with (
                 server.client(plugin_token) as client,
@@ -202,7 +202,7 @@ async def _outage(server: ServerChild, home: Path, cluster: Embedded) -> None:
         publish=hints.extend,
     ) as (db, _facts):
         owner = await add_owner(db)
-        plugin_token = await new_plugin(db, owner)
+        _, plugin_token = await new_plugin(db, owner)
         _, chief_token = await new_agent(db, owner)
         async with (
             server.client(plugin_token) as client,

@@ -16,11 +16,11 @@ from muster.messages.rules import State
 from muster.pg.database import Database, open_database
 from muster.pg.driver import Connection
 from muster.principals import Owner
-from tests.support.builders import get_message
+from tests.support.builders import get_message, new_agent, new_plugin
 from tests.support.chaos import ServerChild, server_child
 from tests.support.cluster import OwnDatabase, add_owner
 from tests.support.program import program_on
-from tests.support.server import ScriptedAgent, new_agent, new_plugin
+from tests.support.server import ScriptedAgent
 from tests.support.waiting import until
 from tests.support.wire import RawClient
 
@@ -80,7 +80,7 @@ async def opened(database: OwnDatabase, folder: Path, **settings: str) -> AsyncI
         open_database(database.app_url, publish=lambda _hints: None, pool_size=2) as db,
     ):
         owner = await add_owner(db)
-        plugin_token = await new_plugin(db, owner)
+        _, plugin_token = await new_plugin(db, owner)
         _, chief_token = await new_agent(db, owner)
         yield Office(
             server=server,

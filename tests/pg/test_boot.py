@@ -22,7 +22,7 @@ from muster.pg.migrate import Applied, Migration, load_migrations, migrate, pend
 from muster.pg.query import Query
 from muster.principals import Node, System
 from tests.support.cluster import SETTINGS, Cluster, OwnDatabase, add_owner
-from tests.support.servers import OtherServer, list_versions, run_server
+from tests.support.other_postgres import OtherServer, list_versions, run_server
 from tests.support.waiting import until
 
 WHO = Query("select current_user::text")

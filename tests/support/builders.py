@@ -30,14 +30,28 @@ async def _credential_id(db: Database, token: str) -> int:
     return known.credential_id
 
 
+async def new_plugin(db: Database, owner: Owner, name: str = "mail") -> tuple[int, str]:
+    """The id and the token of a new plugin."""
+    command = AddPlugin(name=name, label=name.title(), scope="mail")
+    row, token = await db.run(owner, add_plugin, command)
+    return row.id, token
+
+
+async def new_agent(
+    db: Database, owner: Owner, name: str = "helper", *, chief: bool = True
+) -> tuple[int, str]:
+    """The id and the token of a new agent."""
+    row, token = await db.run(owner, add_agent, AddAgent(name=name, chief=chief, replace=False))
+    return row.id, token
+
+
 async def make_plugin(db: Database, owner: Owner, name: str | None = None) -> Plugin:
     """A live plugin of the owner's."""
     name = name or f"plugin-{next(_numbers)}"
-    command = AddPlugin(name=name, label=name.title(), scope="mail")
-    row, token = await db.run(owner, add_plugin, command)
+    plugin_id, token = await new_plugin(db, owner, name)
     return Plugin(
         owner_id=owner.owner_id,
-        plugin_id=row.id,
+        plugin_id=plugin_id,
         name=name,
         credential_id=await _credential_id(db, token),
     )
@@ -53,10 +67,10 @@ async def make_agent(
 ) -> Agent:
     """A live agent of the owner's."""
     name = name or f"agent-{next(_numbers)}"
-    row, token = await db.run(owner, add_agent, AddAgent(name=name, chief=chief, replace=False))
+    agent_id, token = await new_agent(db, owner, name, chief=chief)
     return Agent(
         owner_id=owner.owner_id,
-        agent_id=row.id,
+        agent_id=agent_id,
         name=name,
         credential_id=await _credential_id(db, token),
     )

@@ -10,9 +10,9 @@ import pytest
 
 from muster.messages.rules import State
 from muster.principals import Owner
-from tests.support.builders import get_message
+from tests.support.builders import get_message, new_agent, new_plugin
 from tests.support.cluster import Cluster, SpiedDatabase
-from tests.support.server import ScriptedAgent, Server, new_agent, new_plugin, running_server
+from tests.support.server import ScriptedAgent, Server, running_server
 from tests.support.waiting import until
 
 
@@ -84,7 +84,7 @@ def desk(db: SpiedDatabase, owner: Owner, cluster: Cluster) -> OpenDesk:
 
     @asynccontextmanager
     async def opened(**settings: str) -> AsyncIterator[Desk]:
-        plugin_token = await new_plugin(db, owner)
+        _, plugin_token = await new_plugin(db, owner)
         chief_id, chief_token = await new_agent(db, owner)
         async with running_server(db, cluster.app_url, **settings) as server:
             yield Desk(

@@ -21,7 +21,7 @@ from tests.support.cluster import SpiedDatabase
 
 
 @attrs.frozen(kw_only=True)
-class Desk:
+class ReplyDesk:
     """What most tests of drafts begin with."""
 
     db: SpiedDatabase
@@ -95,7 +95,7 @@ class Desk:
         self.db.clock_offset += at - await read_now(self.db)
 
 
-async def open_desk(db: SpiedDatabase, owner: Owner) -> Desk:
+async def open_desk(db: SpiedDatabase, owner: Owner) -> ReplyDesk:
     """A desk of this owner's."""
     plugin = await make_plugin(db, owner)
-    return Desk(db=db, owner=owner, plugin=plugin, chief=await make_chief(db, owner))
+    return ReplyDesk(db=db, owner=owner, plugin=plugin, chief=await make_chief(db, owner))

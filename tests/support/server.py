@@ -13,17 +13,12 @@ import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection, open_websocket_url
 
 from actors import ChildSpec, Log
-from muster.agents.operations import add_agent
-from muster.agents.rules import AddAgent
 from muster.config import Config
 from muster.node.database import Listening
 from muster.node.node import Node, open_node
 from muster.node.reports import ReportsSink
 from muster.pg.database import Database
 from muster.pg.listener import notify
-from muster.plugins.operations import add_plugin
-from muster.plugins.rules import AddPlugin
-from muster.principals import Owner
 from tests.support.cluster import SpiedDatabase
 from web.app import open_app
 from web.serve import serve
@@ -123,20 +118,6 @@ class _FollowingDatabase(Database):
     @clock_offset.setter
     def clock_offset(self, _value: Any) -> None:
         return
-
-
-async def new_plugin(db: Database, owner: Owner, name: str = "mail") -> str:
-    """The token of a new plugin."""
-    command = AddPlugin(name=name, label=name.title(), scope="mail")
-    return (await db.run(owner, add_plugin, command))[1]
-
-
-async def new_agent(
-    db: Database, owner: Owner, name: str = "helper", *, chief: bool = True
-) -> tuple[int, str]:
-    """The id and the token of a new agent."""
-    row, token = await db.run(owner, add_agent, AddAgent(name=name, chief=chief, replace=False))
-    return row.id, token
 
 
 class ScriptedAgent:

@@ -20,11 +20,11 @@ from muster.outcomes import Hint
 from muster.pg.database import Database
 from muster.pg.query import Query
 from muster.principals import Owner
+from tests.support.builders import new_agent, new_plugin
 from tests.support.chaos import Child, ServerChild, agent_child
 from tests.support.cluster import add_owner
 from tests.support.load import Book, Phase, PluginUnderLoad, approve_all
 from tests.support.program import Program
-from tests.support.server import new_agent, new_plugin
 from tests.support.verdict import LEFT, UNSENT, count, judge, judge_listings, read_rows
 from tests.support.waiting import until
 from tests.support.wild_chief import TurnLog, WildChief, read_turns
@@ -144,7 +144,8 @@ async def gathered(
         plugins = []
         for number in range(PLUGINS):
             name = f"{which}-{number}"
-            book = Book(name=name, token=await new_plugin(db, owner, name))
+            _, plugin_token = await new_plugin(db, owner, name)
+            book = Book(name=name, token=plugin_token)
             plugins.append(PluginUnderLoad(server, book, phase, seed))
         people.append((owner, plugins, token))
     wild = WildChief(server.url, people[0][2], phase, seed)

@@ -10,8 +10,9 @@ from muster.accounts.operations import disable_user, enable_user
 from muster.accounts.rules import Disable, Enable
 from muster.plugins.operations import revoke_plugin
 from muster.plugins.rules import RevokePlugin
+from tests.support.builders import new_agent
 from tests.support.desk import OpenDesk, error_of
-from tests.support.server import call_tool, new_agent
+from tests.support.server import call_tool
 from tests.support.waiting import until
 from web.app import make_quart
 

@@ -6,8 +6,9 @@ import pytest
 
 from muster.agents.operations import add_agent
 from muster.agents.rules import AddAgent
+from tests.support.builders import new_agent
 from tests.support.desk import OpenDesk, error_of
-from tests.support.server import call_mcp, call_tool, new_agent
+from tests.support.server import call_mcp, call_tool
 
 
 @pytest.mark.rule(5, 250)
@@ -133,5 +134,3 @@ async def test_the_door_takes_an_agent_token_alone(desk: OpenDesk) -> None:
                 answer = await client.post("/mcp", json={})
                 assert answer.status_code == 401
                 error_of(answer)
-
-

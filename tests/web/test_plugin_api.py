@@ -8,9 +8,9 @@ import trio
 
 from muster.drafts import operations as drafts
 from muster.drafts.rules import Approve, State
-from tests.support.builders import get_message
+from tests.support.builders import get_message, new_plugin
 from tests.support.desk import Desk, OpenDesk, error_of
-from tests.support.server import call_tool, new_plugin
+from tests.support.server import call_tool
 from tests.support.waiting import until
 
 
@@ -284,7 +284,7 @@ async def test_results_that_do_not_fit(desk: OpenDesk) -> None:
         await approve(at, draft_id)
         assert (await at.report(draft_id, ok=True)).status_code == 409
         await at.claim()
-        other_token = await new_plugin(at.db, at.owner, "other")
+        _, other_token = await new_plugin(at.db, at.owner, "other")
         async with at.server.client(other_token) as other:
             answer = await other.post(f"/plugin/v1/drafts/{draft_id}/result", json={"ok": True})
             assert answer.status_code == 404
