@@ -17,7 +17,7 @@ from muster.pg.database import Database, Publish, open_database
 from muster.pg.driver import Connection, OperationalError, with_login
 from muster.pg.embedded import Embedded, use_embedded
 from muster.pg.faults import DatabaseFault
-from muster.pg.files import write_private
+from muster.pg.files import keep_first
 from muster.pg.migrate import migrate
 from muster.pg.places import make_data_dir
 
@@ -91,11 +91,8 @@ async def _prepare(admin_url: str, data_dir: Path) -> tuple[str, int]:
 
 def load_password(data_dir: Path) -> str:
     """muster_app's password of this data folder, 0600, made when missing."""
-    path = data_dir / PASSWORD_FILE
-    if not path.exists():
-        make_data_dir(data_dir)
-        write_private(path, secrets.token_urlsafe(32))
-    return path.read_text(encoding="utf-8").strip()
+    make_data_dir(data_dir)
+    return keep_first(data_dir / PASSWORD_FILE, secrets.token_urlsafe(32))
 
 
 async def _check_login(app_url: str) -> int:

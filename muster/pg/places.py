@@ -23,6 +23,7 @@ from typing import TypedDict
 import attrs
 
 from muster.pg.faults import DatabaseFault
+from muster.pg.files import keep_first
 
 ROOT_FOLDER = Path("/var/lib/muster")
 ACCOUNT = "muster-postgres"
@@ -141,9 +142,10 @@ def _owner_of(data: Path) -> Account | None:
 
 def _make_enterable(folder: Path) -> Path:
     """A folder of ours that others can pass through but not list."""
-    if not folder.exists():
-        folder.mkdir()
-        folder.chmod(_ENTERABLE)  # mkdir obeys the umask
+    folder.mkdir(exist_ok=True)
+    # mkdir obeys the umask, and whoever made it may have been killed before this.
+    if stat.S_IMODE(folder.stat().st_mode) & _ENTERABLE != _ENTERABLE:
+        folder.chmod(_ENTERABLE)
     return folder
 
 
@@ -156,13 +158,9 @@ def _can_enter(folder: Path, account: Account) -> bool:
 
 
 def _pointed_name(data_dir: Path, pointer: Path) -> str:
-    if pointer.exists():
-        name = pointer.read_text(encoding="utf-8").strip()
-        if not re.fullmatch(r"[0-9a-f]{16}", name):
-            raise DatabaseFault(f"{pointer} does not name a database of muster's.")
-        return name
-    name = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
-    pointer.write_text(name + "\n", encoding="utf-8")
+    name = keep_first(pointer, hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16])
+    if not re.fullmatch(r"[0-9a-f]{16}", name):
+        raise DatabaseFault(f"{pointer} does not name a database of muster's.")
     return name
 
 

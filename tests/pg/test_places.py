@@ -5,12 +5,15 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from muster.pg import places
+from muster.pg.boot import PASSWORD_FILE, load_password
 from muster.pg.embedded import use_embedded
 from muster.pg.faults import DatabaseFault
 from muster.pg.places import Places, find_binaries, find_places, socket_folder
@@ -156,3 +159,29 @@ def test_socket_path_at_the_limit(folder: Path) -> None:
         assert (found == home / "run") is stays
         if not stays:
             found.rmdir()
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+def test_processes_that_begin_together_find_one_place(folder: Path, reachable: bool) -> None:
+    """Whoever begins at once on a folder that is not there gets the same home and password."""
+    if reachable:
+        folder.chmod(0o711)
+    for number in range(20):
+        data_dir = folder / f"data-{number}"
+        together = threading.Barrier(8)
+
+        def begin(
+            data_dir: Path = data_dir, together: threading.Barrier = together
+        ) -> tuple[Path, str]:
+            together.wait()
+            return find_places(data_dir).home, load_password(data_dir)
+
+        with ThreadPoolExecutor(8) as pool:
+            found = [running.result() for running in [pool.submit(begin) for _ in range(8)]]
+        (home, password) = found[0]
+        assert found == [(home, password)] * 8
+        assert len(password) > 30
+        assert mode(home) & 0o777 in {0o700, 0o711, 0o755}
+        assert mode(data_dir / PASSWORD_FILE) == 0o600
+        if not home.is_relative_to(folder):
+            shutil.rmtree(home)
