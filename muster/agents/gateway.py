@@ -211,6 +211,11 @@ class Gateways:
 
     def __init__(self) -> None:
         self._by_agent: dict[int, Gateway] = {}
+        self._agents_of: dict[int, set[int]] = {}
+
+    def serves(self, owner_id: int) -> bool:
+        """Whether any agent of the owner's is connected here."""
+        return owner_id in self._agents_of
 
     def find(self, agent_id: int) -> Gateway | None:
         """The agent's connection here, if it has one."""
@@ -229,9 +234,17 @@ class Gateways:
 
     def enter(self, gateway: Gateway) -> None:
         """Put `gateway` in the place of any older connection of its agent."""
-        self._by_agent[gateway.agent.agent_id] = gateway
+        agent = gateway.agent
+        self._by_agent[agent.agent_id] = gateway
+        self._agents_of.setdefault(agent.owner_id, set()).add(agent.agent_id)
 
     def leave(self, gateway: Gateway) -> None:
         """Take `gateway` out, unless a newer one took its place already."""
-        if self._by_agent.get(gateway.agent.agent_id) is gateway:
-            del self._by_agent[gateway.agent.agent_id]
+        agent = gateway.agent
+        if self._by_agent.get(agent.agent_id) is not gateway:
+            return
+        del self._by_agent[agent.agent_id]
+        agents = self._agents_of[agent.owner_id]
+        agents.remove(agent.agent_id)
+        if not agents:
+            del self._agents_of[agent.owner_id]

@@ -43,8 +43,11 @@ class Owners:
     def tell_chief(self, owner_id: int, message: object) -> None:
         """Leave `message` with the owner's deliveries; equal messages wait there once.
 
-        A full mailbox drops it: the next claim's retry reads the queue from the database.
+        Nothing is left, and nothing asked of the database, while no agent of the owner's is
+        connected here. A full mailbox drops it too: the next claim's retry reads the queue.
         """
+        if not self.gateways.serves(owner_id):
+            return
         spec = ChildSpec(
             name="chief",
             start=lambda: ChiefActor(

@@ -175,8 +175,10 @@ async def test_a_newer_connection_stays_listed_when_the_older_leaves() -> None:
     gateways.enter(newer)
     gateways.leave(older)
     assert gateways.find(AGENT.agent_id) is newer
+    assert gateways.serves(AGENT.owner_id)
     gateways.leave(newer)
     assert gateways.find(AGENT.agent_id) is None
+    assert not gateways.serves(AGENT.owner_id)
 
 
 async def test_waiting_for_idle_ends_with_the_turn() -> None:

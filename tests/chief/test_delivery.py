@@ -291,3 +291,12 @@ async def test_a_draining_server_begins_no_turn_and_answers_claims_at_once(desk:
         with trio.fail_after(2):
             assert (await at.claim(25)).status_code == 204
         assert await at.state(message_id) is State.QUEUED
+
+
+async def test_posts_without_a_connected_agent_start_nothing(desk: OpenDesk) -> None:
+    """Many posts and claims of an owner whose agents are away start no delivery at all."""
+    async with desk() as at:
+        for number in range(3):
+            await at.post(f"m{number}")
+            await at.claim()
+        assert not any(f"owner:{at.owner.owner_id}" in path for path in at.server.node.tree.paths())
