@@ -60,14 +60,15 @@ def mail(
     import trio
 
     from muster.clients.mail.program import mail_until_stopped, run_mail
+    from muster.clients.mail.settings import FromMaildir, ToMaildir
 
     address = url or os.environ.get("MUSTER_URL") or DEFAULT_URL
     run = functools.partial(
         run_mail,
         url=address,
         token=read_token(PLUGIN, token_file, os.environ),
-        maildir=maildir,
-        outbox=outbox,
+        incoming=FromMaildir(folder=maildir),
+        outgoing=ToMaildir(folder=outbox),
         state_folder=state or default_state_folder(os.environ, url=address, maildir=maildir),
         sender_address=sender_address,
         once=once,

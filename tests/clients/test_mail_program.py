@@ -20,7 +20,9 @@ import trio
 
 from muster.clients.mail import maildir as maildir_module
 from muster.clients.mail.maildir import make_outbox
-from muster.clients.mail.program import Outbox, run_mail
+from muster.clients.mail.maildir_out import MaildirOut
+from muster.clients.mail.program import run_mail
+from muster.clients.mail.settings import FromMaildir, ToMaildir
 from muster.clients.mail.state import MailState
 from muster.clients.plugin import (
     ClaimLostError,
@@ -69,8 +71,8 @@ class Post:
         return await run_mail(
             url=self.server.url,
             token=token,
-            maildir=self.folder / "in",
-            outbox=self.folder / "out",
+            incoming=FromMaildir(folder=self.folder / "in"),
+            outgoing=ToMaildir(folder=self.folder / "out"),
             state_folder=self.folder / "state",
             once=True,
             patience_seconds=1,
@@ -234,7 +236,7 @@ async def test_an_outbox_that_cannot_be_written_is_told(post: Post) -> None:
     shutil.rmtree(post.folder / "out" / "tmp")
     draft = Draft(draft_id=1, message_external_id=external_id, body="x", approved_at="t")
     async with open_journal(post.folder / "state") as journal:
-        sink = Outbox(outbox=post.folder / "out", state=MailState(journal), sender_address=None)
+        sink = MaildirOut(outbox=post.folder / "out", state=MailState(journal), sender_address=None)
         with pytest.raises(SendFailedError, match="can't be written"):
             await sink.send(draft)
         assert await sink.was_sent(draft) is None

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import attrs
 
-from muster.clients.agent.frames import TurnId
+TurnId = str
 
 
 class TurnError(Exception):
@@ -44,8 +44,33 @@ class Tools(Protocol):
         """
 
 
+@attrs.frozen(kw_only=True)
+class Usage:
+    """Tokens that calls to a model took; `cached_input_tokens` are a part of `input_tokens`."""
+
+    model: str
+    calls: int = 1
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Both together; the later call names the model."""
+        return Usage(
+            model=other.model,
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_input_tokens=self.cached_input_tokens + other.cached_input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
+
+
 async def say_nothing(_text: str) -> None:
     """Stands for `Turn.say` where nobody listens."""
+
+
+def count_nothing(_usage: Usage) -> None:
+    """Stands for `Turn.count` where nobody counts."""
 
 
 @attrs.frozen(kw_only=True)
@@ -53,7 +78,8 @@ class Turn:
     """One thing to do, as the server gave it.
 
     `instructions` are the agent's standing ones, `say` tells the server what is going on meanwhile
-    (as much as 40,000 characters a call), `deadline_seconds` is enforced by the runner.
+    (as much as 40,000 characters a call), `deadline_seconds` is enforced by the runner. `count` is
+    called after each call to a model, so that the tokens of a turn that fails are told as well.
     """
 
     turn_id: TurnId
@@ -63,6 +89,7 @@ class Turn:
     title: str = ""
     instructions: str = ""
     say: Callable[[str], Awaitable[None]] = say_nothing
+    count: Callable[[Usage], None] = count_nothing
 
 
 class Backend(abc.ABC):

@@ -10,13 +10,14 @@ from typing import Annotated, Any
 
 import msgspec
 
+from muster.clients.agent.backend import TurnId, Usage
+
 FRAME_BYTES_MAX = 1 << 20  # of one frame from the server; a turn has at most about 100 KiB
 
 # The server reads at most 256 KiB a frame, and JSON can spell a character with six bytes.
 TEXT_CHARACTERS_MAX = 40_000
 ERROR_CHARACTERS_MAX = 2_000
 
-TurnId = str
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
@@ -105,14 +106,14 @@ def turn_delta(turn_id: TurnId, text: str) -> str:
     return _encode("turn.delta", turn_id, text=text[:TEXT_CHARACTERS_MAX])
 
 
-def turn_done(turn_id: TurnId, text: str) -> str:
+def turn_done(turn_id: TurnId, text: str, usage: Usage | None = None) -> str:
     """The turn is complete; `text` is the backend's last word on it."""
-    return _encode("turn.done", turn_id, text=text[:TEXT_CHARACTERS_MAX])
+    return _encode("turn.done", turn_id, text=text[:TEXT_CHARACTERS_MAX], **_counted(usage))
 
 
-def turn_failed(turn_id: TurnId, error: str) -> str:
+def turn_failed(turn_id: TurnId, error: str, usage: Usage | None = None) -> str:
     """The turn ended without completing; tools may have run."""
-    return _encode("turn.failed", turn_id, error=error[:ERROR_CHARACTERS_MAX])
+    return _encode("turn.failed", turn_id, error=error[:ERROR_CHARACTERS_MAX], **_counted(usage))
 
 
 def turn_busy(turn_id: TurnId) -> str:
@@ -125,5 +126,9 @@ def pong() -> str:
     return '{"type":"pong"}'
 
 
-def _encode(kind: str, turn_id: TurnId, **members: str) -> str:
+def _counted(usage: Usage | None) -> dict[str, Usage]:
+    return {} if usage is None else {"usage": usage}
+
+
+def _encode(kind: str, turn_id: TurnId, **members: str | Usage) -> str:
     return msgspec.json.encode({"type": kind, "turn_id": turn_id, **members}).decode()

@@ -30,7 +30,7 @@ import trio
 import trio_websocket
 
 from muster.clients.agent import frames
-from muster.clients.agent.backend import Backend, Tools, Turn, TurnError
+from muster.clients.agent.backend import Backend, Tools, Turn, TurnError, TurnId, Usage
 from muster.clients.agent.dial import GOODBYE_SECONDS, Closed, closed_by, converse, socket_url
 from muster.clients.agent.frames import Close
 from muster.clients.agent.mcp import McpTools
@@ -73,7 +73,8 @@ class Backoff:
 class _Hand:
     """The turn in hand: cancel through `scope`, `ended` is set once its answer is out."""
 
-    turn_id: frames.TurnId
+    turn_id: TurnId
+    usage: Usage | None = None
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     ended: trio.Event = attrs.field(factory=trio.Event)
 
@@ -138,6 +139,10 @@ class Connection:
         async def say(text: str) -> None:
             await self._send(frames.turn_delta(frame.turn_id, text))
 
+        def count(usage: Usage) -> None:
+            hand.usage = usage if hand.usage is None else hand.usage + usage
+
+        hand = _Hand(turn_id=frame.turn_id)
         turn = Turn(
             turn_id=frame.turn_id,
             text=frame.text,
@@ -146,13 +151,14 @@ class Connection:
             title=frame.title,
             instructions=self.instructions,
             say=say,
+            count=count,
         )
         if self.hand is not None or not self.backend.takes(turn):
             self.report("turn.busy", {"turn_id": frame.turn_id})
             await self._send(frames.turn_busy(frame.turn_id))
             return
-        self.hand = _Hand(turn_id=frame.turn_id)
-        nursery.start_soon(self._work, turn, self.hand)
+        self.hand = hand
+        nursery.start_soon(self._work, turn, hand)
 
     async def _work(self, turn: Turn, hand: _Hand) -> None:
         answer, event = "the runner was stopped in the middle of the turn", "turn.failed"
@@ -167,12 +173,13 @@ class Connection:
             if hand.scope.cancelled_caught:
                 answer = "the turn was cancelled"
         finally:
-            self.report(event, {"turn_id": turn.turn_id, "text": answer})
+            spent = {} if hand.usage is None else {"usage": attrs.asdict(hand.usage)}
+            self.report(event, {"turn_id": turn.turn_id, "text": answer, **spent})
             done = event == "turn.done"
             encode = frames.turn_done if done else frames.turn_failed
             # Free before the answer is out: the next turn may follow it at once.
             self.hand = None
-            await self._send(encode(turn.turn_id, answer))
+            await self._send(encode(turn.turn_id, answer, hand.usage))
             hand.ended.set()
 
     async def _ask(self, turn: Turn) -> tuple[str, str]:

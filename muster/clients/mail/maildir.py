@@ -93,9 +93,9 @@ def read_mail(path: Path) -> RawMail | None:
     return RawMail(beginning=bytes(beginning), size_bytes=size_bytes, sha256=digest.hexdigest())
 
 
-def make_outbox(outbox: Path, *, maildir: Path) -> None:
+def make_outbox(outbox: Path, *, maildir: Path | None) -> None:
     """Make the three folders of an outbox that are missing; ValueError when it is the inbox."""
-    if outbox.resolve() == maildir.resolve():
+    if maildir is not None and outbox.resolve() == maildir.resolve():
         # Each reply would be read as new mail, and be answered.
         raise ValueError(f"the outbox must be another folder than the Maildir: {outbox}")
     for folder in ("tmp", "new", "cur"):
