@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.clients.plugin.backoff import (
+from muster.clients.backoff import (
     DELAY_SECONDS_MAX,
     RETRY_AFTER_SECONDS_MAX,
     delay_seconds,

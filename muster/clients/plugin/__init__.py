@@ -22,7 +22,6 @@ A draft is sent only while at least 30 s of its 2-minute lease are left.
 from muster.clients.plugin.client import PluginClient, note_on_stderr
 from muster.clients.plugin.journal import Entry, Journal, State, open_journal
 from muster.clients.plugin.loop import Pace, Sink, Source, run_plugin, run_plugin_once
-from muster.clients.plugin.state_folder import StateFolderBusyError
 from muster.clients.plugin.wire import (
     ClaimLostError,
     Draft,
@@ -41,6 +40,7 @@ from muster.clients.plugin.wire import (
     UnreachableError,
     Verdict,
 )
+from muster.clients.state_folder import StateFolderBusyError
 
 __all__ = [
     "ClaimLostError",

@@ -21,7 +21,7 @@ import httpx2
 import msgspec
 import trio
 
-from muster.clients.plugin.backoff import delay_seconds, retry_after_seconds
+from muster.clients.backoff import delay_seconds, retry_after_seconds
 from muster.clients.plugin.wire import (
     CLAIM_WAIT_SECONDS_MAX,
     ClaimLostError,

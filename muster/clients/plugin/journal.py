@@ -27,8 +27,8 @@ from typing import TypeVar
 import attrs
 import trio
 
-from muster.clients.plugin.state_folder import hold
 from muster.clients.plugin.wire import Draft, Result, fit_result
+from muster.clients.state_folder import hold
 
 R = TypeVar("R")
 

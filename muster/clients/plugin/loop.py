@@ -17,7 +17,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from muster.clients.plugin.backoff import delay_seconds
+from muster.clients.backoff import delay_seconds
 from muster.clients.plugin.client import PluginClient, note_on_stderr
 from muster.clients.plugin.journal import Entry, Journal, State
 from muster.clients.plugin.wire import (

@@ -1,4 +1,4 @@
-"""A plugin's state folder, held by one process at a time.
+"""A state folder of a plugin or an agent, held by one process at a time.
 
 The lock is the kernel's (flock), so it ends with the process however that ends, and a pid that
 was left in the file is only ever shown, never believed.
