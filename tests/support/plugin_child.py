@@ -116,7 +116,7 @@ class FileUpstream:
 async def main(url: str, folder: str, upstream: str, moment: str, proof: str) -> None:
     """Run until the moment; without one, until there is nothing to do."""
     async with open_journal(Path(folder)) as plain, PluginClient(url, TOKEN) as client:
-        journal = KillingJournal(plain._connection)
+        journal = KillingJournal(plain._file)
         journal.moment = moment
         sink = FileUpstream(Path(upstream), journal, can_prove=proof == "proof")
         if moment == "never":

@@ -1,0 +1,76 @@
+"""What a model is to the tool loop: one question, one whole answer, or the reason for none.
+
+The reasons are exceptions: `TryAgain` (the same question may be asked again), `TooLong` (the
+question must become shorter), and `TurnError` (nothing will help but a person).
+"""
+
+import enum
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import attrs
+
+from muster.clients.agent.backend import Tool, Usage
+from muster.clients.agent.transcript import Entry, ToolCall
+
+OUTPUT_TOKENS_MAX = 4_096
+
+
+class Stop(enum.Enum):
+    """Why a model's answer ended."""
+
+    DONE = "done"
+    CALLS = "calls"
+    LENGTH = "length"
+    REFUSED = "refused"
+
+
+class TryAgain(Exception):
+    """The model call failed in a way that may pass; nothing of its answer counts."""
+
+    def __init__(self, reason: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class TooLong(Exception):
+    """The question has more tokens than the model takes."""
+
+
+@attrs.frozen(kw_only=True)
+class Prompt:
+    """A question to a model; `output_tokens_max` bounds its answer."""
+
+    instructions: str
+    entries: Sequence[Entry]
+    tools: Sequence[Tool] = ()
+    output_tokens_max: int = OUTPUT_TOKENS_MAX
+
+
+@attrs.frozen(kw_only=True)
+class Reply:
+    """A whole answer. `calls` are as the model wrote them: names and arguments may be wrong."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    stop: Stop = Stop.DONE
+
+
+class Model(Protocol):
+    """A model of some provider's."""
+
+    async def ask(
+        self,
+        prompt: Prompt,
+        *,
+        hear: Callable[[str], Awaitable[None]],
+        count: Callable[[Usage], None],
+    ) -> Reply:
+        """Ask once. `hear` gets the text as it comes; `count` what the provider says it took.
+
+        `count` is called at most once, also before an error is raised. Raises TryAgain, TooLong,
+        or TurnError; a cancel closes the connection.
+        """
+
+    async def aclose(self) -> None:
+        """Close the connections to the provider."""
