@@ -26,6 +26,9 @@ OUTCOMES: dict[str, tuple[list[str], object]] = {
     "before:record_sending": (["17"], SENT),
     # Nobody can know any more, so nothing is sent and nothing is claimed to be.
     "after:record_sending": ([], None),
+    "before:record_not_sent": ([], None),
+    # The sink knew that nothing went, and that is written down: sent now, and only now.
+    "after:record_not_sent": (["17"], SENT),
     "in:send": (["17"], None),
     "before:record_done": (["17"], None),
     "after:record_done": (["17"], SENT),
@@ -72,7 +75,7 @@ async def test_a_kill_at_any_step_sends_no_draft_twice(
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         await start_again(server, tmp_path)
         assert (sent_lines(tmp_path), server.results.get(17)) == OUTCOMES[moment]
-        if "sending" in moment or "send" in moment:
+        if "send" in moment:
             assert ("unconfirmed" in capsys.readouterr().err) is (OUTCOMES[moment][1] is None)
         # A third start finds everything settled.
         reports = len(server.asked(RESULT))

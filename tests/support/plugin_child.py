@@ -22,18 +22,23 @@ from muster.clients.plugin import (
     Posted,
     RefusedError,
     Result,
+    SendLaterError,
+    Sent,
     open_journal,
     run_plugin,
     run_plugin_once,
 )
 from tests.support.scripted_server import TOKEN
 
+STEPS = (
+    "record_claimed",
+    "record_sending",
+    "record_not_sent",
+    "record_done",
+    "record_reported",
+)
 MOMENTS = [
-    *(
-        f"{when}:{step}"
-        for step in ("record_claimed", "record_sending", "record_done", "record_reported")
-        for when in ("before", "after")
-    ),
+    *(f"{when}:{step}" for step in STEPS for when in ("before", "after")),
     "in:send",
 ]
 
@@ -60,6 +65,12 @@ class KillingJournal(Journal):
         self.reach("before:record_sending")
         await super().record_sending(draft_id)
         self.reach("after:record_sending")
+
+    async def record_not_sent(self, draft_id: int) -> None:
+        """As the journal does."""
+        self.reach("before:record_not_sent")
+        await super().record_not_sent(draft_id)
+        self.reach("after:record_not_sent")
 
     async def record_done(self, draft_id: int, result: Result) -> None:
         """As the journal does."""
@@ -98,14 +109,16 @@ class FileUpstream:
         self.journal = journal
         self.can_prove = can_prove
 
-    async def send(self, draft: Draft) -> str:
-        """Write the line, durably."""
+    async def send(self, draft: Draft) -> Sent:
+        """Write the line, durably; an upstream that is to be busy is, and writes nothing."""
+        if self.journal.moment.endswith("record_not_sent"):
+            raise SendLaterError("busy")
         line = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.write(line, f"{draft.draft_id}\n".encode())
         os.fsync(line)
         os.close(line)
         self.journal.reach("in:send")
-        return f"line-{draft.draft_id}"
+        return Sent(f"line-{draft.draft_id}")
 
     async def was_sent(self, draft: Draft) -> str | None:
         """Look for the line, if this upstream can be asked."""

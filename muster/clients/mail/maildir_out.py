@@ -12,7 +12,7 @@ import trio
 from muster.clients.mail.compose import compose, draft_key, message_id
 from muster.clients.mail.maildir import deliver, find_delivered
 from muster.clients.mail.state import MailState
-from muster.clients.plugin import Draft, SendFailedError, SendUnknownError
+from muster.clients.plugin import Draft, SendFailedError, SendUnknownError, Sent
 
 
 @attrs.frozen(kw_only=True)
@@ -23,8 +23,8 @@ class MaildirOut:
     state: MailState
     sender_address: str | None
 
-    async def send(self, draft: Draft) -> str:
-        """Write the reply into the outbox, once; returns its Message-ID.
+    async def send(self, draft: Draft) -> Sent:
+        """Write the reply into the outbox, once; its Message-ID is the reference.
 
         SendFailedError when this folder does not know the mail that it answers, when an address
         is missing, or when the file can't be written: then nothing lies in the outbox.
@@ -43,12 +43,12 @@ class MaildirOut:
             await trio.to_thread.run_sync(deliver, self.outbox, draft_key(draft), content)
         except FileExistsError:
             # Our own file from before a crash: this very reply has been sent.
-            return message_id(draft, sender)
+            return Sent(message_id(draft, sender))
         except OSError as error:
             if await trio.to_thread.run_sync(find_delivered, self.outbox, draft_key(draft)):
                 raise SendUnknownError(f"the outbox has it but would not sync: {error}") from error
             raise SendFailedError(f"The outbox can't be written: {error}") from error
-        return message_id(draft, sender)
+        return Sent(message_id(draft, sender))
 
     async def was_sent(self, draft: Draft) -> str | None:
         """The reply's Message-ID when its file lies in the outbox.

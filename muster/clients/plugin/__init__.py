@@ -12,6 +12,8 @@ What the SDK does for its author (plugins: "The plugin author's contract"):
   `Retry-After`. A claim is never repeated: one whose answer was lost is lost.
 - Each draft is written to the journal before it is sent, so that a kill at any point never
   sends a `draft_id` twice; one process per state folder.
+- A sending that is known not to have happened (SendLaterError) is tried again, while its lease
+  lasts.
 - A result is reported again, after restarts too, until muster answers it.
 
 Limits: a claim waits 0 to 25 s and times out 10 s later; an answer to anything else takes at most
@@ -34,7 +36,9 @@ from muster.clients.plugin.wire import (
     Reported,
     Result,
     SendFailedError,
+    SendLaterError,
     SendUnknownError,
+    Sent,
     TryLaterError,
     UnexpectedAnswerError,
     UnreachableError,
@@ -58,7 +62,9 @@ __all__ = [
     "Reported",
     "Result",
     "SendFailedError",
+    "SendLaterError",
     "SendUnknownError",
+    "Sent",
     "Sink",
     "Source",
     "State",

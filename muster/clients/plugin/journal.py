@@ -3,14 +3,16 @@
 One SQLite file in the state folder, write-ahead log with `synchronous=FULL`: a commit that
 returned survives a power cut. Each step is committed before the next one begins:
 
-    claimed  --> sending --> done --> reported
+    claimed <--> sending --> done --> reported
        |            |
        |            +--> unknown     the process died in mid-send and nothing proves the sending
        +--> done                     known not to have been sent: the lease was over
 
 `sending` is the intent. Whoever finds a draft in it after a restart can't know how far the
 sending went, so it is never sent again: the plugin proves that it was (`was_sent`), or it stays
-unknown and muster's lease makes it unconfirmed. A draft still `claimed` was certainly not sent.
+unknown and muster's lease makes it unconfirmed. A draft that is `claimed` was certainly not sent:
+either nobody began to, or the sink knew that it had not (SendLaterError) and the way back from
+`sending` was written down. So the same sending may begin again, after a kill too.
 
 What can race: nothing. One process holds the folder, one thread at a time the connection, and
 each step names the state it comes from. Rejected: deleting what was reported, since the id is
@@ -25,13 +27,17 @@ from pathlib import Path
 from typing import TypeVar
 
 import attrs
+import trio
 
-from muster.clients.durable import DurableFile, open_durable
 from muster.clients.plugin.wire import Draft, Result, fit_result
+from muster.clients.state_folder import hold
 
 R = TypeVar("R")
 
 FILE_NAME = "journal.sqlite3"
+BUSY_SECONDS = 5.0
+"""How long a statement waits for somebody who reads the file with another program, in seconds."""
+
 READ_COUNT_MAX = 100
 """How many drafts one read of the journal returns at most."""
 
@@ -57,6 +63,7 @@ insert into drafts (draft_id, message_external_id, body, approved_at, state, cla
 values (?, ?, ?, ?, 'claimed', ?) on conflict (draft_id) do nothing
 """
 BEGIN_SENDING = "update drafts set state = 'sending' where draft_id = ? and state = 'claimed'"
+TAKE_BACK = "update drafts set state = 'claimed' where draft_id = ? and state = 'sending'"
 FINISH = """
 update drafts set state = 'done', ok = ?, external_ref = ?, detail = ?
 where draft_id = ? and state in ('claimed', 'sending')
@@ -111,15 +118,28 @@ class Journal:
     journal's state forbids is a bug and raises AssertionError.
     """
 
-    def __init__(self, file: DurableFile) -> None:
-        self._file = file
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._one_at_a_time = trio.Lock()
 
     async def run(self, work: Callable[[sqlite3.Connection], R]) -> R:
         """Run `work` in one transaction of this file; a plugin keeps its cursor so.
 
         `work` runs in a thread and must not commit. It can't be cancelled once it began.
         """
-        return await self._file.run(work)
+
+        def transact() -> R:
+            self._connection.execute("begin immediate")
+            try:
+                result = work(self._connection)
+            except BaseException:
+                self._connection.rollback()
+                raise
+            self._connection.commit()
+            return result
+
+        async with self._one_at_a_time:
+            return await trio.to_thread.run_sync(transact)
 
     async def record_claimed(self, draft: Draft, *, claimed_at: float) -> bool:
         """Write a draft down before anything else; False when its id is known already."""
@@ -129,8 +149,12 @@ class Journal:
         return await self.run(lambda db: db.execute(INSERT, row).rowcount == 1)
 
     async def record_sending(self, draft_id: int) -> None:
-        """Write down that the sending begins; after this the draft is never sent again."""
+        """Write down that the sending begins; only `record_not_sent` allows another one."""
         await self._step(BEGIN_SENDING, (draft_id,))
+
+    async def record_not_sent(self, draft_id: int) -> None:
+        """Write down that the sending which began is known not to have happened."""
+        await self._step(TAKE_BACK, (draft_id,))
 
     async def record_done(self, draft_id: int, result: Result) -> None:
         """Write down what became of the draft, fitted to the contract's limits."""
@@ -173,8 +197,25 @@ async def open_journal(folder: Path) -> AsyncIterator[Journal]:
 
     Raises StateFolderBusyError when another process holds the folder.
     """
-    async with open_durable(folder, name=FILE_NAME, schema=SCHEMA) as file:
-        yield Journal(file)
+    with hold(folder):
+        connection = await trio.to_thread.run_sync(_connect, folder / FILE_NAME)
+        try:
+            yield Journal(connection)
+        finally:
+            # Synchronous, and so whole even while this task is being cancelled.
+            connection.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    # FULL with a write-ahead log syncs every commit; with the old rollback journal a power
+    # cut could bring the last transaction back.
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = full")
+    connection.executescript(SCHEMA)
+    return connection
 
 
 def _entry(row: tuple[int, str, str, str, str, float, int | None, str, str, str]) -> Entry:

@@ -9,7 +9,9 @@ a claim is muster's only retry of delivery (plugins: "collect an approved reply"
 that arrived while the chief was busy would else wait out a long poll.
 """
 
+import itertools
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -32,7 +34,9 @@ from muster.clients.plugin.wire import (
     RefusedError,
     Result,
     SendFailedError,
+    SendLaterError,
     SendUnknownError,
+    Sent,
     TryLaterError,
     UnreachableError,
     Verdict,
@@ -68,12 +72,15 @@ class Source(Protocol):
 class Sink(Protocol):
     """Where a plugin's replies go."""
 
-    async def send(self, draft: Draft) -> str:
-        """Send the reply and return the upstream's reference (at most 200 characters).
+    async def send(self, draft: Draft) -> Sent:
+        """Send the reply and return the upstream's reference and answer.
 
-        Raise SendFailedError only when it is known not to have been sent, SendUnknownError when
-        nobody can know. Any other error ends the loop and leaves the draft in `sending`.
-        There is no deadline around it: what a cut-off sending did would be unknown.
+        Raise SendFailedError only when it is known not to have been sent, SendLaterError when
+        that is known and the same sending may work soon, SendUnknownError when nobody can know.
+        Any other error, and a cancellation that comes out, leaves the draft in `sending`: a sink
+        that is cancelled and knows what it did says it in one of these ways instead, and the
+        loop ends right after writing it down. There is no deadline around it: what a cut-off
+        sending did would be unknown. At least 30 s of the lease are left when it begins.
         """
         ...
 
@@ -194,15 +201,37 @@ class _Loop:
 
     async def _send(self, draft: Draft, *, claimed_at: float) -> None:
         """Send a draft that is `claimed`, once, and write down what became of it."""
-        age_seconds = time.time() - claimed_at
-        # A claim from the future means that the clock was set back: its age is not known.
-        if not 0 <= age_seconds <= LEASE_SECONDS - LEASE_MARGIN_SECONDS:
-            detail = "Not sent: the plugin was stopped until the lease was nearly over."
-            await self._finish(draft, Result(ok=False, detail=detail))
-            return
+        detail = "Not sent: the plugin was stopped until the lease was nearly over."
+        # Each failure waits half a second and more, so the lease ends the attempts.
+        for attempt in itertools.count():
+            if not has_lease(claimed_at, time.time()):
+                break
+            try:
+                await self._try_to_send(draft)
+            except SendLaterError as error:
+                detail = str(error)
+                if attempt == 0:
+                    self.note(f"draft {draft.draft_id} is not sent yet: {detail}")
+            else:
+                return
+            chance = random.random()  # noqa: S311 - only spreads the attempts
+            delay = delay_seconds(attempt, retry_after_seconds=None, chance=chance)
+            # Whoever would wait until the lease is over may as well be told now.
+            if not has_lease(claimed_at, time.time() + delay):
+                break
+            await trio.sleep(delay)
+        await self._finish(draft, Result(ok=False, detail=detail))
+
+    async def _try_to_send(self, draft: Draft) -> None:
+        """Begin one sending; SendLaterError when the draft is `claimed` again after it."""
         await self.journal.record_sending(draft.draft_id)
         try:
-            reference = await self.sink.send(draft)
+            sent = await self.sink.send(draft)
+        except SendLaterError:
+            # Shielded: it is known now, and after a stop nobody would know it any more.
+            with trio.CancelScope(shield=True):
+                await self.journal.record_not_sent(draft.draft_id)
+            raise
         except SendFailedError as error:
             await self._finish(draft, Result(ok=False, detail=str(error)))
         except SendUnknownError as error:
@@ -213,7 +242,8 @@ class _Loop:
                 "nothing is reported; muster will show it as unconfirmed"
             )
         else:
-            await self._finish(draft, Result(ok=True, external_ref=reference))
+            result = Result(ok=True, external_ref=sent.external_ref, detail=sent.detail)
+            await self._finish(draft, result)
 
     async def _finish(self, draft: Draft, result: Result) -> None:
         # Shielded: the sending is over, and a stop now must not make it unknown.
@@ -333,6 +363,14 @@ async def run_plugin_once(
     while await journal.unreported():
         if not await loop.report_all():
             raise TryLaterError("muster did not take a result yet", retry_after_seconds=None)
+
+
+def has_lease(claimed_at: float, now: float) -> bool:
+    """Whether a sending may begin at `now` (both in seconds since 1970).
+
+    A claim from the future means that the clock was set back: its age is not known, so no.
+    """
+    return 0 <= now - claimed_at <= LEASE_SECONDS - LEASE_MARGIN_SECONDS
 
 
 def _first_of(group: BaseExceptionGroup[PluginError | OSError]) -> PluginError | OSError:

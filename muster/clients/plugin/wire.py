@@ -103,6 +103,18 @@ class Result:
         return json.dumps(fields).encode("ascii")
 
 
+@attrs.frozen
+class Sent:
+    """A sink sent a reply: the upstream's reference and, if it gave one, its answer.
+
+    They become the result's `external_ref` (200 characters) and `detail` (4 KiB); longer ones are
+    fitted (`fit_result`).
+    """
+
+    external_ref: str
+    detail: str = ""
+
+
 class Verdict(enum.Enum):
     """What muster made of a reported result; each of them is final."""
 
@@ -176,6 +188,14 @@ class ClaimLostError(PluginError):
 
 class SendFailedError(Exception):
     """Raised by a sink's `send` when the reply is *known* not to have been sent."""
+
+
+class SendLaterError(Exception):
+    """Raised by a sink's `send` when the reply is *known* not to have been sent, but may soon be.
+
+    A connection that was refused, an upstream that is busy: the loop tries the same sending again
+    while its lease lasts. Its text is the result's `detail` when it does not last.
+    """
 
 
 class SendUnknownError(Exception):
