@@ -27,17 +27,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import attrs
-import trio
 
+from muster.clients.durable import DurableFile, open_durable
 from muster.clients.plugin.wire import Draft, Result, fit_result
-from muster.clients.state_folder import hold
 
 R = TypeVar("R")
 
 FILE_NAME = "journal.sqlite3"
-BUSY_SECONDS = 5.0
-"""How long a statement waits for somebody who reads the file with another program, in seconds."""
-
 READ_COUNT_MAX = 100
 """How many drafts one read of the journal returns at most."""
 
@@ -118,28 +114,15 @@ class Journal:
     journal's state forbids is a bug and raises AssertionError.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._one_at_a_time = trio.Lock()
+    def __init__(self, file: DurableFile) -> None:
+        self._file = file
 
     async def run(self, work: Callable[[sqlite3.Connection], R]) -> R:
         """Run `work` in one transaction of this file; a plugin keeps its cursor so.
 
         `work` runs in a thread and must not commit. It can't be cancelled once it began.
         """
-
-        def transact() -> R:
-            self._connection.execute("begin immediate")
-            try:
-                result = work(self._connection)
-            except BaseException:
-                self._connection.rollback()
-                raise
-            self._connection.commit()
-            return result
-
-        async with self._one_at_a_time:
-            return await trio.to_thread.run_sync(transact)
+        return await self._file.run(work)
 
     async def record_claimed(self, draft: Draft, *, claimed_at: float) -> bool:
         """Write a draft down before anything else; False when its id is known already."""
@@ -197,25 +180,8 @@ async def open_journal(folder: Path) -> AsyncIterator[Journal]:
 
     Raises StateFolderBusyError when another process holds the folder.
     """
-    with hold(folder):
-        connection = await trio.to_thread.run_sync(_connect, folder / FILE_NAME)
-        try:
-            yield Journal(connection)
-        finally:
-            # Synchronous, and so whole even while this task is being cancelled.
-            connection.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    # FULL with a write-ahead log syncs every commit; with the old rollback journal a power
-    # cut could bring the last transaction back.
-    connection.execute("pragma journal_mode = wal")
-    connection.execute("pragma synchronous = full")
-    connection.executescript(SCHEMA)
-    return connection
+    async with open_durable(folder, name=FILE_NAME, schema=SCHEMA) as file:
+        yield Journal(file)
 
 
 def _entry(row: tuple[int, str, str, str, str, float, int | None, str, str, str]) -> Entry:
