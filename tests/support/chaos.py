@@ -166,7 +166,7 @@ async def server_child(
     program: Program, folder: Path, *, name: str = "server", **settings: str
 ) -> AsyncIterator[ServerChild]:
     """A server that runs for the block, and that is killed at its end if it still does."""
-    port = _free_port()
+    port = free_port()
     own = {"MUSTER_BIND": f"127.0.0.1:{port}", "MUSTER_PLUGINS": "1", "MUSTER_LOG": "warning"}
     server = ServerChild(
         program=Program(environ=program.environ | own | settings),
@@ -197,7 +197,8 @@ def agent_child(program: Program, folder: Path, *, url: str, token: str, script:
     )
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens at, for a server that keeps it over its lives."""
     for _ in range(100):
         port = random.randrange(*PORTS)
         with socket.socket() as listener:
