@@ -1,26 +1,46 @@
 """What a handler answers with: JSON that no cache keeps."""
 
+import attrs
 import msgspec
-from quart import Response
+
+from muster.errors import MusterError
+from web.errors import refusal_body, refusal_headers, status_of
+
+Header = tuple[bytes, bytes]
+
+_JSON = (b"content-type", b"application/json")
+_NO_STORE = (b"cache-control", b"no-store")
+_encode = msgspec.json.Encoder().encode
 
 
-def answer(status: int, members: dict[str, object]) -> Response:
+@attrs.frozen
+class Answer:
+    """One whole answer to one request."""
+
+    status: int
+    headers: tuple[Header, ...]
+    body: bytes
+
+
+def answer(status: int, members: dict[str, object]) -> Answer:
     """Answer with a JSON object."""
-    return answer_encoded(status, msgspec.json.encode(members))
+    return answer_encoded(status, _encode(members))
 
 
-def answer_encoded(status: int, body: bytes) -> Response:
-    """Answer with what is JSON already."""
-    return Response(
-        body,
-        status=status,
-        content_type="application/json",
-        headers={"Cache-Control": "no-store"},
-    )
+def answer_encoded(status: int, body: bytes, *more: Header) -> Answer:
+    """Answer with what is JSON already, and further headers."""
+    length = (b"content-length", b"%d" % len(body))
+    return Answer(status, (_JSON, length, _NO_STORE, *more), body)
 
 
-def answer_nothing() -> Response:
+def answer_nothing() -> Answer:
     """Answer 204, which has no body and so no header that speaks of one (RFC 9110, 8.6)."""
-    empty = Response(b"", status=204, headers={"Cache-Control": "no-store"})
-    del empty.headers["Content-Type"], empty.headers["Content-Length"]
-    return empty
+    return Answer(204, (_NO_STORE,), b"")
+
+
+def answer_refusal(error: MusterError) -> Answer:
+    """Answer with the one shape of an error; the class decides the status."""
+    more = [
+        (name.lower().encode(), value.encode()) for name, value in refusal_headers(error).items()
+    ]
+    return answer_encoded(status_of(error), refusal_body(error), *more)

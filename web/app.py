@@ -3,42 +3,36 @@
 body_reader      the whole body, within the cap of its route
 refuse_plugins   a plugin token anywhere but on /plugin/v1/ is 401 (plugins: "Two ways in")
 dispatch         /agent/v1/socket and /mcp are raw ASGI, for they need tasks of their own;
-                 everything else is Quart's
+                 what programs call is routed by `web.routes`, everything else is Quart's
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import cast
 
 from quart import Response
 from quart_trio import QuartTrio
+from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException
 
-from muster.errors import MusterError
 from muster.ids import CredentialKind, kind_of
 from muster.node.node import Node
 from web.agent_socket import agent_socket
-from web.answers import answer_encoded
 from web.asgi import ASGIApp, Receive, Scope, Send
 from web.auth import bearer_tokens
 from web.body_reader import body_reader
-from web.errors import (
-    error_body,
-    refusal_body,
-    refusal_headers,
-    refuse_socket,
-    send_error,
-    status_of,
-)
-from web.health import health
+from web.errors import refuse_socket, send_error
+from web.health import HEALTH
 from web.mcp.agents import AgentDoor, open_agent_door
-from web.plugin_api import plugin_api
+from web.plugin_api import PLUGIN_API
+from web.routes import Routes, answer_phrase, router
 
 KIB = 1024
 BODY_BYTES_MAX = 64 * KIB
 BODY_BYTES_MAX_BY_PATH = {"/plugin/v1/messages": 256 * KIB, "/mcp": 256 * KIB}
 # A claim that nobody waits for any more must not take a reply with it.
-WAITING_PATHS = frozenset({"/plugin/v1/drafts/claim", "/mcp"})
+WAITING_PATHS = frozenset({*(route.path for route in PLUGIN_API if route.waits), "/mcp"})
 PLUGIN_PREFIX = "/plugin/v1/"
 
 
@@ -46,7 +40,7 @@ PLUGIN_PREFIX = "/plugin/v1/"
 async def open_app(node: Node) -> AsyncIterator[ASGIApp]:
     """The application of `node`, for the length of the block."""
     async with open_agent_door(node) as door:
-        app = _dispatch(node, door, make_quart(node))
+        app = _dispatch(node, door)
         guarded = _refuse_plugins(app, plugins_off=not node.config.plugins)
         yield body_reader(guarded, cap_for=cap_for, waits_at=WAITING_PATHS.__contains__)
 
@@ -56,11 +50,15 @@ def cap_for(_method: str, path: str) -> int:
     return BODY_BYTES_MAX_BY_PATH.get(path, BODY_BYTES_MAX)
 
 
-def make_quart(node: Node) -> QuartTrio:
-    """The handlers that answer one request with one answer."""
+def routes_of(node: Node) -> Routes:
+    """The doors that answer one request with one answer."""
+    return HEALTH + (PLUGIN_API if node.config.plugins else ())
+
+
+def make_quart() -> QuartTrio:
+    """What is for people and not for programs: until there are pages, every path is 404."""
     app = QuartTrio("muster", static_folder=None)
     app.config.update(
-        MUSTER_NODE=node,
         # What a handler raises is reported and answered by the wire, not rendered as a page.
         PROPAGATE_EXCEPTIONS=True,
         RESPONSE_TIMEOUT=None,
@@ -69,30 +67,16 @@ def make_quart(node: Node) -> QuartTrio:
         PROVIDE_AUTOMATIC_OPTIONS=False,
     )
     app.url_map.merge_slashes = False
-    app.register_blueprint(health)
-    if node.config.plugins:
-        app.register_blueprint(plugin_api)
-    app.register_error_handler(MusterError, _refuse)
     app.register_error_handler(HTTPException, _refuse_http)
     return app
 
 
-async def _refuse(error: MusterError) -> Response:
-    """Answer with the one shape of an error; the class decides the status."""
-    answer = answer_encoded(status_of(error), refusal_body(error))
-    answer.headers.update(refusal_headers(error))
-    return answer
-
-
 async def _refuse_http(error: HTTPException) -> Response:
-    status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
-    sentence = f"{status.phrase}: there is nothing here by this method and path."
-    body = error_body(status.phrase.lower().replace(" ", "_"), sentence)
-    answer = answer_encoded(status, body)
     allowed = getattr(error, "valid_methods", None)
-    if allowed:
-        answer.headers["Allow"] = ", ".join(sorted(allowed))
-    return answer
+    more = [(b"allow", ", ".join(sorted(allowed)).encode())] if allowed else []
+    answer = answer_phrase(HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR), *more)
+    headers = Headers([(name.decode(), value.decode()) for name, value in answer.headers])
+    return Response(answer.body, status=answer.status, headers=headers)
 
 
 def _refuse_plugins(app: ASGIApp, *, plugins_off: bool) -> ASGIApp:
@@ -114,7 +98,9 @@ def _refuse_plugins(app: ASGIApp, *, plugins_off: bool) -> ASGIApp:
 _NOT_HERE = "A plugin token is good for /plugin/v1/ and nothing else."
 
 
-def _dispatch(node: Node, door: AgentDoor, quart: QuartTrio) -> ASGIApp:
+def _dispatch(node: Node, door: AgentDoor) -> ASGIApp:
+    routed = router(node, routes_of(node), otherwise=cast("ASGIApp", make_quart()))
+
     async def dispatching(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         if scope["type"] == "websocket":
@@ -125,6 +111,6 @@ def _dispatch(node: Node, door: AgentDoor, quart: QuartTrio) -> ASGIApp:
         elif path == "/mcp":
             await door.serve(scope, receive, send)
         else:
-            await quart(scope, receive, send)  # type: ignore[arg-type]
+            await routed(scope, receive, send)
 
     return dispatching

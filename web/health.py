@@ -4,25 +4,20 @@
 here: the database answers, its schema is this code's, the tree stands, nothing drains.
 """
 
-from quart import Blueprint, Response, current_app
-
-from muster.node.node import Node
-from web.answers import answer
-
-health = Blueprint("health", __name__)
+from web.answers import Answer, answer
+from web.routes import Asked, Route, Routes
 
 
-@health.get("/healthz")
-async def healthz() -> Response:
+async def healthz(_asked: Asked) -> Answer:
     """Answer."""
     return answer(200, {"status": "ok"})
 
 
-@health.get("/readyz")
-async def readyz() -> Response:
+async def readyz(asked: Asked) -> Answer:
     """Answer 200, or 503 with the reasons."""
-    node = current_app.config["MUSTER_NODE"]
-    assert isinstance(node, Node)
-    reasons = await node.unready()
+    reasons = await asked.node.unready()
     status = "unready" if reasons else "ready"
     return answer(503 if reasons else 200, {"status": status, "reasons": reasons})
+
+
+HEALTH: Routes = (Route("GET", "/healthz", healthz), Route("GET", "/readyz", readyz))

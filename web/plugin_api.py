@@ -12,30 +12,24 @@ plugins off, credential, shape, idempotency, allowance.
 
 import functools
 
-from quart import Blueprint, Response, current_app, request
-
 from muster.drafts import operations as drafts
 from muster.drafts.rules import Report
 from muster.errors import NotFound
 from muster.messages import operations as messages
 from muster.messages.rules import Post
-from muster.node.node import Node
-from web.answers import answer, answer_nothing
+from web.answers import Answer, answer, answer_nothing
 from web.auth import prove_plugin
 from web.bodies import ClaimBody, MessageBody, ResultBody, decode, given
+from web.routes import Asked, Route, Routes
 from web.times import read_time, write_time
-
-plugin_api = Blueprint("plugin_api", __name__, url_prefix="/plugin/v1")
 
 DRAFT_ID_MAX = 2**63 - 1
 
 
-@plugin_api.post("/messages")
-async def post_message() -> Response:
+async def post_message(asked: Asked) -> Answer:
     """Step 1: store an inbound message, once."""
-    node, headers = _node(), request.scope["headers"]
-    principal = await prove_plugin(node, headers)
-    body = decode(await _body(), MessageBody)
+    principal = await prove_plugin(asked.node, asked.headers)
+    body = decode(asked.body, MessageBody)
     received_at = given(body.received_at)
     post = Post(
         external_id=body.external_id,
@@ -48,19 +42,16 @@ async def post_message() -> Response:
         thread=given(body.thread),
         human_conversation=body.human_conversation,
     )
-    posted = await node.db.run(principal, messages.post, post)
+    posted = await asked.node.db.run(principal, messages.post, post)
     return answer(202 if posted.created else 200, {"id": posted.id, "status": posted.status})
 
 
-@plugin_api.post("/drafts/claim")
-async def claim_draft() -> Response:
+async def claim_draft(asked: Asked) -> Answer:
     """Step 4: hand out an approved reply, leased for two minutes, to one claim alone."""
-    node, headers = _node(), request.scope["headers"]
-    principal = await prove_plugin(node, headers)
-    raw = await _body()
-    wait_seconds = decode(raw, ClaimBody).wait_seconds if raw else 0
-    prove_again = functools.partial(prove_plugin, node, headers)
-    claimed = await node.claim(principal, wait_seconds, prove_again)
+    principal = await prove_plugin(asked.node, asked.headers)
+    wait_seconds = decode(asked.body, ClaimBody).wait_seconds if asked.body else 0
+    prove_again = functools.partial(prove_plugin, asked.node, asked.headers)
+    claimed = await asked.node.claim(principal, wait_seconds, prove_again)
     if claimed is None:
         return answer_nothing()
     return answer(
@@ -74,32 +65,25 @@ async def claim_draft() -> Response:
     )
 
 
-@plugin_api.post("/drafts/<draft_id>/result")
-async def report_result(draft_id: str) -> Response:
+async def report_result(asked: Asked) -> Answer:
     """Step 4, its end: record what became of a claimed reply."""
-    node = _node()
-    principal = await prove_plugin(node, request.scope["headers"])
-    body = decode(await _body(), ResultBody)
+    principal = await prove_plugin(asked.node, asked.headers)
+    body = decode(asked.body, ResultBody)
     report = Report(
-        draft_id=_draft_id(draft_id),
+        draft_id=_draft_id(asked.id),
         ok=body.ok,
         external_ref=given(body.external_ref),
         detail=given(body.detail),
     )
-    draft = await node.db.run(principal, drafts.report, report)
+    draft = await asked.node.db.run(principal, drafts.report, report)
     return answer(200, {"draft_id": draft.id, "status": draft.state.value})
 
 
-def _node() -> Node:
-    node = current_app.config["MUSTER_NODE"]
-    assert isinstance(node, Node)
-    return node
-
-
-async def _body() -> bytes:
-    raw = await request.get_data(as_text=False)
-    assert isinstance(raw, bytes)
-    return raw
+PLUGIN_API: Routes = (
+    Route("POST", "/plugin/v1/messages", post_message),
+    Route("POST", "/plugin/v1/drafts/claim", claim_draft, waits=True),
+    Route("POST", "/plugin/v1/drafts/{id}/result", report_result),
+)
 
 
 def _draft_id(text: str) -> int:

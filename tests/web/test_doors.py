@@ -14,7 +14,7 @@ from tests.support.builders import new_agent
 from tests.support.desk import OpenDesk, error_of
 from tests.support.server import call_tool
 from tests.support.waiting import until
-from web.app import make_quart
+from web.app import routes_of
 
 GOOD: dict[str, object] = {"external_id": "m1", "body": "hello"}
 
@@ -72,14 +72,14 @@ async def test_each_credential_opens_its_own_doors_alone(desk: OpenDesk) -> None
     async with desk() as at:
         _, agent_token = await new_agent(at.db, at.owner, "second", chief=False)
         strangers = [agent_token, "mst_" + "a" * 43, "mmh_" + "a" * 43, "mskey_x", "hook-secret"]
-        routes = [rule.rule for rule in make_quart(at.server.node).url_map.iter_rules()]
+        routes = [route.path for route in routes_of(at.server.node)]
         plugins_own = [path for path in routes if path.startswith("/plugin/v1/")]
         assert len(plugins_own) == 3
         async with at.server.client() as client:
             for path in plugins_own:
                 for token in strangers:
                     headers = {"Authorization": f"Bearer {token}", "Cookie": "session=abc"}
-                    url = path.replace("<draft_id>", "1")
+                    url = path.replace("{id}", "1")
                     answer = await client.post(url, json={}, headers=headers)
                     assert answer.status_code == 401, (path, token)
             headers = {"Authorization": f"bearer {at.plugin_token}", "Cookie": "session=abc"}
