@@ -1,6 +1,7 @@
 """Where mail comes from and where replies go, as the command line and the tests say it."""
 
 import enum
+import ipaddress
 import ssl
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class MailServer:
     """One server: where it listens, how it is secured, and who we are there.
 
     `tls` is the context that checks its certificate; the system's own when it is None.
+    ValueError when a password would go over the network without TLS: only a server on this
+    machine itself may be told one in the clear.
     """
 
     host: str
@@ -35,6 +38,10 @@ class MailServer:
     security: Security
     login: Login | None
     tls: ssl.SSLContext | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.security is Security.NONE and self.login is not None and not _is_here(self.host):
+            raise ValueError(f"a password goes to {self.host} only with TLS")
 
     def shown(self) -> str:
         """As a person knows it: `ada@mail.example.test:993`."""
@@ -73,3 +80,11 @@ class ToSmtp:
 
 Incoming = FromMaildir | FromImap
 Outgoing = ToMaildir | ToSmtp
+
+
+def _is_here(host: str) -> bool:
+    """Whether a connection to `host` never leaves this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
