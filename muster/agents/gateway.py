@@ -10,9 +10,17 @@ JSON frames, `{"type": …}`; an unknown type is ignored, a malformed frame clos
 | the agent  | `turn.started`, `turn.delta {text}`, `turn.done {text}`, `turn.failed {error}`,   |
 |            | `turn.busy`, each with its `turn_id`; `pong`                                      |
 
+`turn.done` and `turn.failed` may carry `usage {model, calls, input_tokens, cached_input_tokens,
+output_tokens}`: what the turn took of a language model, also one that failed. It is the agent's
+word and nothing but a record: the counts are integers of 0 to 10**12, `model` is a string of at
+most 200 characters without controls, and anything else is a malformed frame.
+
 A turn whose writing never began, or that was answered `turn.busy` before anything else, was not
 handed over. Once writing began every other ending but `turn.done` is unproven: the text may have
 reached the agent (plugins: "Delivery to your chief").
+
+A turn that is over its deadline is told so by `cancel`, and the agent's answer is waited for a
+little longer: it brings the tokens, and a `turn.done` that crossed the `cancel` counts like any.
 
 Rejected: asking the agent whether it got the turn (the answer can be lost as well), and a turn that
 survives its socket (the agent's tools ran on the old connection; nobody can tell how far).
@@ -26,6 +34,9 @@ import attrs
 import trio
 
 from muster.principals import Agent
+from muster.token_use import TokenUse, read_token_use
+
+CANCEL_GRACE_SECONDS = 2.0  # for the answer to a `cancel` by deadline
 
 Frame = Mapping[str, object]
 
@@ -53,6 +64,18 @@ class Ended(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
+class TurnEnd:
+    """How a turn ended, and what it took, if the agent said so."""
+
+    ended: Ended
+    usage: TokenUse | None = None
+
+
+UNPROVEN = TurnEnd(ended=Ended.UNPROVEN)
+NOT_HANDED_OVER = TurnEnd(ended=Ended.NOT_HANDED_OVER)
+
+
+@attrs.frozen(kw_only=True)
 class Turn:
     """What is asked of the agent; `deadline_seconds` is how long it has."""
 
@@ -67,13 +90,14 @@ class Turn:
 class _InHand:
     turn_id: str
     begun: bool = False  # the agent showed that it works on the turn
-    ended: Ended | None = None
+    end: TurnEnd | None = None
     over: trio.Event = attrs.field(factory=trio.Event)  # its end is known
     left: trio.Event = attrs.field(factory=trio.Event)  # nobody works on it here any more
+    told: bool = False  # by `cancel` that its time is over
 
-    def end(self, ended: Ended) -> None:
-        if self.ended is None:
-            self.ended = ended
+    def finish(self, end: TurnEnd) -> None:
+        if self.end is None:
+            self.end = end
             self.over.set()
 
 
@@ -98,13 +122,14 @@ class Gateway:
         """Whether a turn offered now would be written: connected, and no turn in hand."""
         return not self._closed and self._in_hand is None
 
-    async def run_turn(self, turn: Turn) -> Ended:
+    async def run_turn(self, turn: Turn) -> TurnEnd:
         """Hand `turn` over and wait for its end, at most `turn.deadline_seconds`.
 
-        A cancelled caller tells the agent to stop; what became of the turn is then unproven.
+        Then the agent is told to stop, and has CANCEL_GRACE_SECONDS to say how it ended. A
+        cancelled caller tells the agent to stop; what became of the turn is then unproven.
         """
         if not self.can_take_turn:
-            return Ended.NOT_HANDED_OVER
+            return NOT_HANDED_OVER
         in_hand = self._in_hand = _InHand(turn.turn_id)
         try:
             with trio.move_on_after(turn.deadline_seconds):
@@ -119,14 +144,15 @@ class Gateway:
                     }
                 )
                 await in_hand.over.wait()
+            await self._stop(in_hand)
         except OSError:
             self.close()  # the write broke off: how much of it arrived is unknown
         finally:
             self._in_hand = None
             in_hand.left.set()
-            if in_hand.ended is None and not self._closed:
+            if in_hand.end is None and not in_hand.told and not self._closed:
                 await self._tell_cancel(turn.turn_id)
-        return in_hand.ended or Ended.UNPROVEN
+        return in_hand.end or UNPROVEN
 
     async def cancel_turn(self) -> None:
         """Tell the agent to stop the turn in hand, if there is one; its answer still counts."""
@@ -148,7 +174,7 @@ class Gateway:
         """Take no turn any more; the one in hand, if any, is unproven."""
         self._closed = True
         if self._in_hand is not None:
-            self._in_hand.end(Ended.UNPROVEN)
+            self._in_hand.finish(UNPROVEN)
 
     def _take(self, frame: Frame) -> None:
         kind = frame.get("type")
@@ -167,14 +193,21 @@ class Gateway:
                 _begin(known)
             case "turn.done":
                 _need_text(frame, "text")
-                _end(known, Ended.COMPLETED)
+                _end(known, Ended.COMPLETED, _usage(frame))
             case "turn.failed":
                 _need_text(frame, "error")
-                _end(known, Ended.UNPROVEN)
+                _end(known, Ended.UNPROVEN, _usage(frame))
             case "turn.busy":
                 _end(known, _busy(known))
             case _:
                 return
+
+    async def _stop(self, in_hand: _InHand) -> None:
+        if in_hand.end is None and not self._closed:
+            in_hand.told = True
+            await self._tell_cancel(in_hand.turn_id)
+            with trio.move_on_after(CANCEL_GRACE_SECONDS):
+                await in_hand.over.wait()
 
     async def _tell_cancel(self, turn_id: str) -> None:
         # Told under a short shield: the caller may be cancelled, and the peer may not read.
@@ -190,9 +223,9 @@ def _begin(known: _InHand | None) -> None:
         known.begun = True
 
 
-def _end(known: _InHand | None, ended: Ended) -> None:
+def _end(known: _InHand | None, ended: Ended, usage: TokenUse | None = None) -> None:
     if known is not None:
-        known.end(ended)
+        known.finish(TurnEnd(ended=ended, usage=usage))
 
 
 def _busy(known: _InHand | None) -> Ended:
@@ -204,6 +237,15 @@ def _busy(known: _InHand | None) -> Ended:
 def _need_text(frame: Frame, member: str) -> None:
     if not isinstance(frame.get(member), str):
         raise BadFrame(f"{frame['type']} needs a member {member!r} that is a string")
+
+
+def _usage(frame: Frame) -> TokenUse | None:
+    if "usage" not in frame:
+        return None
+    try:
+        return read_token_use(frame["usage"])
+    except ValueError as error:
+        raise BadFrame(f"{frame['type']}: {error}") from error
 
 
 class Gateways:

@@ -17,13 +17,14 @@ that arrives during a turn meets a busy chief: its message stays queued for the 
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import assert_never
 
 import attrs
 import trio
 
 from actors import Actor
-from muster.agents.gateway import Ended, Gateway, Turn
+from muster.agents.gateway import UNPROVEN, Ended, Gateway, Turn, TurnEnd
 from muster.agents.operations import find_chief_id
 from muster.chief import operations
 from muster.chief.fence import FencedMessage, render
@@ -35,12 +36,18 @@ from muster.principals import Muster
 SETTLE_SECONDS = 5.0
 SETTLE_PAUSE_SECONDS = 0.2
 
-# What is written down for each way in which a turn ends.
-_ENDINGS: Mapping[Ended, Callable[..., operations.Ending]] = {
-    Ended.COMPLETED: message_rules.Complete,
-    Ended.UNPROVEN: message_rules.Fail,
-    Ended.NOT_HANDED_OVER: message_rules.PutBack,
-}
+
+def ending(end: TurnEnd, epoch: int) -> operations.Ending:
+    """What is written down for each way in which a turn ends."""
+    match end.ended:
+        case Ended.COMPLETED:
+            return message_rules.Complete(epoch=epoch, usage=end.usage)
+        case Ended.UNPROVEN:
+            return message_rules.Fail(epoch=epoch, usage=end.usage)
+        case Ended.NOT_HANDED_OVER:
+            return message_rules.PutBack(epoch=epoch)
+        case _:
+            assert_never(end.ended)
 
 
 @attrs.frozen(kw_only=True)
@@ -165,21 +172,22 @@ class Deliveries:
         if handover is None or gateway is None:
             return False
         self._missed = None  # what arrived meanwhile meets a busy chief
-        ended = Ended.UNPROVEN
+        end = UNPROVEN
         try:
-            ended = await gateway.run_turn(self._turn(handover))
+            end = await gateway.run_turn(self._turn(handover))
         finally:
             self._looking = True  # the chief is free again
             # Also when the actor is being stopped: the turn may have reached the chief.
             with trio.move_on_after(SETTLE_SECONDS, shield=True):
-                await self._settle(handover, ended)
-        return ended is not Ended.NOT_HANDED_OVER
+                await self._settle(handover, end)
+        return end.ended is not Ended.NOT_HANDED_OVER
 
-    async def _settle(self, handover: operations.Handover, ended: Ended) -> None:
+    async def _settle(self, handover: operations.Handover, end: TurnEnd) -> None:
         # A settle that is repeated changes nothing, so a database that restarts is waited for.
         # Where it stays away the message stays `delivering`, and the next delivery settles it.
-        ending = _ENDINGS[ended](epoch=handover.epoch)
-        command = operations.Settle(message_id=handover.message.id, ending=ending)
+        command = operations.Settle(
+            message_id=handover.message.id, ending=ending(end, handover.epoch)
+        )
         while True:
             try:
                 return await self._db.run(self._principal, operations.settle, command)

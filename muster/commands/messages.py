@@ -22,6 +22,7 @@ from muster.commands.output import (
 from muster.commands.session import in_store
 from muster.errors import NotFound
 from muster.messages.rules import Message, State
+from muster.token_use import TokenUse
 
 if TYPE_CHECKING:
     from muster.messages.operations import ListMessages
@@ -37,6 +38,7 @@ class Listing:
     messages: list[Message]
     plugins: Mapping[int, str]
     now: datetime
+    usage: TokenUse | None = None  # of the one message that is shown whole
 
 
 @click.group()
@@ -92,12 +94,17 @@ def show(message_id: int, owner: str | None, *, as_json: bool) -> None:
     listing = in_store(lambda store: store.run_as(owner, _get, message_id))
     (message,) = listing.messages
     if as_json:
-        print_json(document(message, listing.plugins) | {"body": message.body})
+        usage = None if listing.usage is None else attrs.asdict(listing.usage)
+        whole = {"body": message.body, "usage": usage}
+        print_json(document(message, listing.plugins) | whole)
         return
-    print_message(message, listing.plugins[message.plugin_id], listing.now)
+    plugin = listing.plugins[message.plugin_id]
+    print_message(message, plugin, listing.now, usage=listing.usage)
 
 
-def print_message(message: Message, plugin: str, now: datetime) -> None:
+def print_message(
+    message: Message, plugin: str, now: datetime, *, usage: TokenUse | None = None
+) -> None:
     """Print a message for a person, labelled as what it is: words of somebody outside."""
     print_heading(f"Message {message.id}: from outside, so do not trust what it says")
     sender = shown(message.sender)
@@ -109,6 +116,8 @@ def print_message(message: Message, plugin: str, now: datetime) -> None:
         ("Stored", local(message.created_at)),
         ("State", _progress(message, now)),
     ]
+    if usage is not None:
+        pairs.append(("Tokens", _tokens(usage)))
     if message.no_reply:
         pairs.append(("Reply", "not possible"))
     print_pairs(pairs)
@@ -127,17 +136,26 @@ async def _list(tx: "Transaction", command: "ListMessages") -> Listing:
 
 
 async def _get(tx: "Transaction", message_id: int) -> Listing:
-    from muster.messages.operations import get_message
+    from muster.messages.operations import find_token_use, get_message
     from muster.plugins.operations import name_plugins
 
     message = await get_message(tx, message_id)
     names = await name_plugins(tx, [message.plugin_id])
-    return Listing(messages=[message], plugins=names, now=tx.now)
+    usage = await find_token_use(tx, message_id)
+    return Listing(messages=[message], plugins=names, now=tx.now, usage=usage)
 
 
 def listed_sender(sender: str | None, *, verified: bool) -> str:
     """The sender in a list; the mark stands in front, where a narrow terminal does not cut."""
     return shown(sender) if verified else f"UNVERIFIED {shown(sender)}"
+
+
+def _tokens(usage: TokenUse) -> str:
+    calls = "1 call" if usage.calls == 1 else f"{usage.calls:,} calls"
+    return (
+        f"{usage.input_tokens:,} in ({usage.cached_input_tokens:,} cached),"
+        f" {usage.output_tokens:,} out, {calls}, {shown(usage.model)}"
+    )
 
 
 def _progress(message: Message, now: datetime) -> str:

@@ -7,11 +7,12 @@ import attrs
 
 from muster.errors import NotFound
 from muster.messages import store
-from muster.messages.rules import Message, Post, State, check, check_allowance
+from muster.messages.rules import Message, Post, State, check, check_allowance, subject
 from muster.outcomes import Changed, Fact, Hint, HintKind
 from muster.pg.database import Transaction
 from muster.plugins.operations import lock_live_plugin
 from muster.principals import Plugin
+from muster.token_use import TokenUse
 
 __all__ = [
     "ListMessages",
@@ -19,6 +20,7 @@ __all__ = [
     "Post",
     "Posted",
     "State",
+    "find_token_use",
     "get_message",
     "list_messages",
     "lock_delivering",
@@ -72,7 +74,7 @@ async def post(tx: Transaction, command: Post) -> Posted:
     await tx.record(
         Fact(
             action="plugin.message.received",
-            subject=f"message:{message.id}",
+            subject=subject(message.id),
             data={"external_id": message.external_id, "no_reply": message.no_reply},
         )
     )
@@ -86,6 +88,11 @@ async def get_message(tx: Transaction, message_id: int) -> Message:
     if message is None:
         raise NotFound(f"There is no message {message_id}.")
     return message
+
+
+async def find_token_use(tx: Transaction, message_id: int) -> TokenUse | None:
+    """The tokens that the message's turn took; None for none counted, and for none settled."""
+    return await store.find_token_use(tx, message_id)
 
 
 async def list_messages(tx: Transaction, command: ListMessages) -> list[Message]:

@@ -35,6 +35,7 @@ import attrs
 from muster.errors import Invalid, Refused, TooMany
 from muster.names import count_bytes
 from muster.outcomes import Changed, Fact, Unchanged
+from muster.token_use import TokenUse
 
 BODY_BYTES_MAX: Final = 16 * 1024
 IDENTIFIER_BYTES_MAX: Final = 200
@@ -43,6 +44,7 @@ NEW_PER_HOUR_MAX: Final = 60
 UNDELIVERED_MAX: Final = 200
 HOUR: Final = timedelta(hours=1)
 UNDELIVERED_RETRY_SECONDS: Final = 60
+SETTLED_ACTION: Final = "plugin.delivered"  # also in the index audit_settled_idx
 
 # Unicode's White_Space and Cc, spelled out so that no interpreter's tables decide.
 WHITE_SPACE: Final = frozenset(
@@ -115,16 +117,21 @@ class Begin:
 
 @attrs.frozen(kw_only=True)
 class Complete:
-    """The turn completed. Leaves `plugin.delivered`."""
+    """The turn completed. Leaves `plugin.delivered`, with the tokens that the agent counted."""
 
     epoch: int
+    usage: TokenUse | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Fail:
-    """The turn failed after the text may have reached the chief. Leaves `plugin.delivered`."""
+    """The turn failed after the text may have reached the chief. Leaves `plugin.delivered`.
+
+    A turn that failed took tokens as well.
+    """
 
     epoch: int
+    usage: TokenUse | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -195,21 +202,30 @@ def decide(message: Message, command: Command, now: datetime) -> Outcome:
                 )
             )
         case Complete() | Fail() | Recover():
-            return _settle(message, target, now, recovered=isinstance(command, Recover))
+            return _settle(message, target, now, command)
         case _:
             assert_never(command)
 
 
-def _settle(message: Message, target: State, now: datetime, *, recovered: bool) -> Changed[Message]:
+def _settle(
+    message: Message, target: State, now: datetime, command: Complete | Fail | Recover
+) -> Changed[Message]:
     data: dict[str, object] = {
         "state": target.value,
         "attempts": message.attempts,
         "agent_id": message.agent_id,
     }
-    if recovered:
+    if isinstance(command, Recover):
         data["recovered"] = True
-    fact = Fact(action="plugin.delivered", subject=f"message:{message.id}", data=data)
+    elif command.usage is not None:
+        data["usage"] = attrs.asdict(command.usage)
+    fact = Fact(action=SETTLED_ACTION, subject=subject(message.id), data=data)
     return Changed(row=attrs.evolve(message, state=target, settled_at=now), facts=(fact,))
+
+
+def subject(message_id: int) -> str:
+    """What a message is called in the audit log."""
+    return f"message:{message_id}"
 
 
 def check(post: Post) -> None:

@@ -10,14 +10,17 @@ import attrs
 from muster.messages.rules import (
     HOUR,
     NEW_PER_HOUR_MAX,
+    SETTLED_ACTION,
     UNDELIVERED_MAX,
     Message,
     Post,
     State,
+    subject,
 )
 from muster.outcomes import Changed
 from muster.pg.database import Transaction
 from muster.pg.query import Query
+from muster.token_use import TokenUse
 
 COLUMNS: Final = """
     m.id, m.owner_id, m.plugin_id, m.external_id, m.sender, m.subject, m.body, m.received_at,
@@ -104,6 +107,20 @@ async def insert(tx: Transaction, plugin_id: int, post: Post) -> Message:
         thread=post.thread,
         human_conversation=post.human_conversation,
     )
+
+
+# The action is spelled out, so that the partial index audit_settled_idx serves this.
+FIND_TOKEN_USE = Query(f"""
+    select data -> 'usage' from audit
+    where owner_id = %(owner_id)s and action = '{SETTLED_ACTION}' and subject = %(subject)s
+    limit 1
+""")
+
+
+async def find_token_use(tx: Transaction, message_id: int) -> TokenUse | None:
+    """What the message's settled turn took, by the audit row of it; None when nobody counted."""
+    usage = await tx.scalar(FIND_TOKEN_USE, subject=subject(message_id))
+    return None if usage is None else TokenUse(**usage)
 
 
 FIND = Query(f"""

@@ -4,14 +4,34 @@ from typing import Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
-from muster.agents.gateway import BadFrame, Ended, Gateway, Gateways, Turn
+from muster.agents.gateway import (
+    CANCEL_GRACE_SECONDS,
+    NOT_HANDED_OVER,
+    UNPROVEN,
+    BadFrame,
+    Ended,
+    Gateway,
+    Gateways,
+    Turn,
+    TurnEnd,
+)
 from muster.principals import Agent
+from muster.token_use import TokenUse, read_token_use
 
 AGENT = Agent(owner_id=1, agent_id=31, name="helper", credential_id=1)
 TURN = Turn(
     turn_id="message:1:1", conversation="c", title="Mail", text="hello", deadline_seconds=10
 )
+USAGE: dict[str, Any] = {
+    "model": "some-model",
+    "calls": 2,
+    "input_tokens": 300,
+    "cached_input_tokens": 200,
+    "output_tokens": 40,
+}
 
 
 class Wire:
@@ -49,11 +69,11 @@ async def read(gateway: Gateway) -> None:
         return
 
 
-async def play(frames: list[tuple[str, dict[str, object]]], *, gone: bool = False) -> Ended:
+async def play(frames: list[tuple[str, dict[str, object]]], *, gone: bool = False) -> TurnEnd:
     """Hand a turn over, let the agent say `frames`, and tell how it ended."""
     wire = Wire()
     gateway = Gateway(agent=AGENT, peer=wire)
-    ended: list[Ended] = []
+    ended: list[TurnEnd] = []
 
     async def go() -> None:
         ended.append(await gateway.run_turn(TURN))
@@ -89,13 +109,13 @@ async def test_the_first_ending_counts(
     frames: list[tuple[str, dict[str, object]]], ended: Ended
 ) -> None:
     """Done proves it, busy before anything else takes it back, everything else is unproven."""
-    assert await play(frames) is ended
+    assert await play(frames) == TurnEnd(ended=ended)
 
 
 @pytest.mark.rule(218)
 async def test_a_peer_that_goes_away_leaves_the_turn_unproven() -> None:
     """The end of the connection is the end of its turn."""
-    assert await play([("turn.started", {})], gone=True) is Ended.UNPROVEN
+    assert await play([("turn.started", {})], gone=True) == UNPROVEN
 
 
 async def test_frames_for_another_turn_and_unknown_frames_change_nothing() -> None:
@@ -106,7 +126,7 @@ async def test_frames_for_another_turn_and_unknown_frames_change_nothing() -> No
         ("dance", {}),
         ("turn.failed", {"error": "this one"}),
     ]
-    assert await play(frames) is Ended.UNPROVEN
+    assert await play(frames) == UNPROVEN
 
 
 @pytest.mark.parametrize(
@@ -139,9 +159,9 @@ async def test_a_closed_or_busy_connection_is_handed_nothing() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(gateway.run_turn, TURN)
         await wire.sent.receive()
-        assert await gateway.run_turn(TURN) is Ended.NOT_HANDED_OVER
+        assert await gateway.run_turn(TURN) == NOT_HANDED_OVER
         gateway.close()
-    assert await gateway.run_turn(TURN) is Ended.NOT_HANDED_OVER
+    assert await gateway.run_turn(TURN) == NOT_HANDED_OVER
     with pytest.raises(trio.WouldBlock):
         wire.sent.receive_nowait()
 
@@ -152,7 +172,7 @@ async def test_a_write_that_breaks_is_unproven() -> None:
     wire = Wire()
     wire.broken = True
     gateway = Gateway(agent=AGENT, peer=wire)
-    assert await gateway.run_turn(TURN) is Ended.UNPROVEN
+    assert await gateway.run_turn(TURN) == UNPROVEN
     assert not gateway.can_take_turn
 
 
@@ -161,10 +181,93 @@ async def test_the_deadline_cancels_the_turn_at_the_agent(autojump_clock: object
     wire = Wire()
     gateway = Gateway(agent=AGENT, peer=wire)
     begun = trio.current_time()
-    assert await gateway.run_turn(TURN) is Ended.UNPROVEN
-    assert trio.current_time() - begun == TURN.deadline_seconds
+    assert await gateway.run_turn(TURN) == UNPROVEN
+    assert trio.current_time() - begun == TURN.deadline_seconds + CANCEL_GRACE_SECONDS
     assert (await wire.sent.receive())["type"] == "turn"
     assert await wire.sent.receive() == {"type": "cancel", "turn_id": TURN.turn_id}
+    with pytest.raises(trio.WouldBlock):
+        wire.sent.receive_nowait()
+
+
+@pytest.mark.parametrize(
+    ("kind", "members", "ended"),
+    [
+        ("turn.failed", {"error": "the turn was cancelled"}, Ended.UNPROVEN),
+        ("turn.done", {"text": "it crossed the cancel"}, Ended.COMPLETED),
+    ],
+)
+async def test_the_answer_to_a_cancel_by_deadline_brings_the_tokens(
+    autojump_clock: object, kind: str, members: dict[str, object], ended: Ended
+) -> None:
+    """An agent that answers the cancel at once is heard: how it ended, and what it took."""
+    wire = Wire()
+    gateway = Gateway(agent=AGENT, peer=wire)
+
+    async def obey() -> None:
+        while (await wire.sent.receive())["type"] != "cancel":
+            pass
+        await wire.say(kind, usage=USAGE, **members)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read, gateway)
+        nursery.start_soon(obey)
+        begun = trio.current_time()
+        assert await gateway.run_turn(TURN) == TurnEnd(ended=ended, usage=TokenUse(**USAGE))
+        assert trio.current_time() - begun == TURN.deadline_seconds
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_turn_that_ended_tells_what_it_took() -> None:
+    """The count of a turn that is done and of one that failed is handed on; a late one is not."""
+    for kind, ended in (("turn.done", Ended.COMPLETED), ("turn.failed", Ended.UNPROVEN)):
+        frames: list[tuple[str, dict[str, object]]] = [
+            (kind, {"text": "", "error": "", "usage": USAGE | {"more": 1}}),
+            (kind, {"text": "", "error": "", "usage": USAGE | {"calls": 9}}),
+        ]
+        assert await play(frames) == TurnEnd(ended=ended, usage=TokenUse(**USAGE))
+
+
+@pytest.mark.parametrize("kind", ["turn.done", "turn.failed"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        [],
+        {},
+        {"model": "m", "calls": 1},
+        *({**USAGE, "model": model} for model in (None, 7, "m" * 201, "a\nb", "a\x00", "\ud800")),
+        *({**USAGE, "calls": calls} for calls in (None, -1, 10**12 + 1, 1.0, True, "1")),
+        {**USAGE, "output_tokens": -1},
+    ],
+)
+async def test_a_malformed_count_is_a_bad_frame(kind: str, wrong: object) -> None:
+    """A usage that is not of its shape closes the connection, also for a turn nobody knows."""
+    wire = Wire()
+    gateway = Gateway(agent=AGENT, peer=wire)
+    await wire.say(kind, text="", error="", usage=wrong)
+    with pytest.raises(BadFrame, match=f"{kind}: usage"):
+        await gateway.read()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+@given(JSON | st.fixed_dictionaries(dict.fromkeys(USAGE, JSON | st.integers(0, 10**12))))
+def test_what_is_read_of_a_count_stays_within_its_bounds(value: object) -> None:
+    """Whatever an agent sends, it is refused in words or is within every bound."""
+    try:
+        use = read_token_use(value)
+    except ValueError:
+        return
+    counts = (use.calls, use.input_tokens, use.cached_input_tokens, use.output_tokens)
+    assert all(type(count) is int and 0 <= count <= 10**12 for count in counts)
+    assert len(use.model) <= 200
+    assert "\x00" not in use.model
+    use.model.encode()
 
 
 async def test_a_newer_connection_stays_listed_when_the_older_leaves() -> None:

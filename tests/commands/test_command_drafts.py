@@ -18,8 +18,10 @@ import trio
 
 from muster.drafts.operations import ClaimNext, claim_next
 from muster.messages.operations import Post, post
+from muster.messages.rules import Fail
 from muster.pg.database import Database, open_database
 from muster.principals import Agent, Owner, Plugin
+from muster.token_use import TokenUse
 from tests.support.builders import (
     begin,
     get_message,
@@ -162,6 +164,34 @@ def test_a_delivering_message_shows_its_age(desk: Desk) -> None:
     trio.run(hand_over)
     out = desk.program.call("messages", "show", str(desk.queued_id)).out
     assert re.search(r"State +delivering for \d+ s\n", out)
+
+
+def test_what_a_turn_took_is_shown(desk: Desk) -> None:
+    """A message whose turn's tokens were counted tells them, to a person and to a program."""
+    use = TokenUse(
+        model="model\u202e",
+        calls=2,
+        input_tokens=1300,
+        cached_input_tokens=200,
+        output_tokens=40,
+    )
+
+    async def settle() -> None:
+        async with open_database(desk.app_url, publish=lambda _hints: None) as db:
+            for command in (begin(desk.chief), Fail(epoch=1, usage=use)):
+                await move_message(db, desk.queued_id, command, owner_id=desk.owner.owner_id)
+
+    show = ("messages", "show")
+    assert desk.program.call(*show, str(desk.queued_id), "--json").document["usage"] is None
+    assert "Tokens" not in desk.program.call(*show, str(desk.message_id)).out
+    trio.run(settle)
+    shown = desk.program.call(*show, str(desk.queued_id), "--json").document
+    assert shown["usage"] == attrs.asdict(use)
+    out = desk.program.call(*show, str(desk.queued_id)).out
+    assert r"Tokens    1,300 in (200 cached), 40 out, 2 calls, model\u202e" in out
+    (row, *_) = desk.program.call("audit", "--json").document
+    assert (row["action"], row["data"]["usage"]) == ("plugin.delivered", attrs.asdict(use))
+    assert '"input_tokens": 1300' in desk.program.call("audit").out.replace("\n", " ")
 
 
 def test_drafts_are_listed_and_shown(desk: Desk) -> None:

@@ -31,9 +31,11 @@ from muster.messages.rules import (
     decide,
 )
 from muster.outcomes import Changed, Unchanged
+from muster.token_use import TokenUse
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+USE = TokenUse(model="m", calls=1, input_tokens=9, cached_input_tokens=0, output_tokens=3)
 
 
 def make(state: State = State.QUEUED) -> Message:
@@ -137,6 +139,8 @@ def test_begin_names_the_chief_and_put_back_forgets_it() -> None:
     [
         (Complete(epoch=3), {"state": "delivered"}),
         (Fail(epoch=3), {"state": "unconfirmed"}),
+        (Complete(epoch=3, usage=USE), {"state": "delivered", "usage": attrs.asdict(USE)}),
+        (Fail(epoch=3, usage=USE), {"state": "unconfirmed", "usage": attrs.asdict(USE)}),
         (Recover(), {"state": "unconfirmed", "recovered": True}),
     ],
 )

@@ -268,14 +268,15 @@ async def test_failing_migration_leaves_nothing(
     own_database: OwnDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A migration that fails in the middle is rolled back whole, and can be applied once mended."""
-    broken = Migration(version=2, name="bad", sql="create table half (id int); select 1 / 0")
-    mended = Migration(version=2, name="bad", sql="create table half (id int)")
-    known = load_migrations()[:1]
+    known = load_migrations()
+    bad = len(known) + 1
+    broken = Migration(version=bad, name="bad", sql="create table half (id int); select 1 / 0")
+    mended = Migration(version=bad, name="bad", sql="create table half (id int)")
     monkeypatch.setattr(migrating, "load_migrations", lambda: [*known, broken])
     with pytest.raises(DatabaseFault, match="division by zero"):
         await migrate(own_database.admin_url, app_password=None)
     monkeypatch.setattr(migrating, "load_migrations", lambda: [*known, mended])
-    assert await migrate(own_database.admin_url, app_password=None) == 2
+    assert await migrate(own_database.admin_url, app_password=None) == bad
 
 
 async def test_many_migrate_at_once(cluster: Cluster) -> None:

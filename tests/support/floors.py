@@ -12,7 +12,8 @@ IMPURE = frozenset(
     {"os", "random", "secrets", "socket", "sqlite3", "subprocess", "tempfile", "threading", "time"}
 )
 RULES_MAY_USE = frozenset({"attrs", "unicodedata2"})
-RULES_MAY_USE_OF_OURS = frozenset({f"muster.{n}" for n in ("errors", "ids", "names", "outcomes")})
+PURE = ("errors", "ids", "names", "outcomes", "token_use")
+RULES_MAY_USE_OF_OURS = frozenset({f"muster.{n}" for n in PURE})
 DEAD = {
     "asyncio": "trio",
     "httpx": "httpx2, which is maintained",
@@ -21,6 +22,7 @@ DEAD = {
     "unittest.mock": "the real thing, or a fake that behaves",
     "mock": "the real thing, or a fake that behaves",
 }
+PSYCOPG_IS_KNOWN_TO = frozenset({"muster.pg.driver", "muster.pg.pipeline"})
 # Ways to call another machine.
 DIALLING = frozenset(
     {"ftplib", "http.client", "httpx2", "imaplib", "poplib", "smtplib", "trio_websocket"}
@@ -54,10 +56,11 @@ def _nothing_dead(found: Import) -> str | None:
 
 
 def _psycopg_has_one_importer(found: Import) -> str | None:
-    if found.top == "psycopg" and found.importer != "muster.pg.driver":
+    if found.top == "psycopg" and found.importer not in PSYCOPG_IS_KNOWN_TO:
         return (
-            "only muster.pg.driver knows psycopg: what it leans on is private there and pinned by"
-            " contract tests, and a second way to a connection is a way around the principal"
+            "only muster.pg.driver and its pipeline know psycopg: what they lean on is private and"
+            " pinned by contract tests, and a second way to a connection is a way around the"
+            " principal"
         )
     return None
 
@@ -108,7 +111,7 @@ def _rules_are_pure(found: Import) -> str | None:
         return None
     return (
         "rules decide from what they are given: no clock, no chance, no database, no Trio; only"
-        " then do property tests say something (stdlib, attrs, muster.errors, ids, names, outcomes)"
+        " then do property tests say something (stdlib, attrs, and what is pure of the ground)"
     )
 
 
