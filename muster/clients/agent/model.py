@@ -13,7 +13,8 @@ import attrs
 from muster.clients.agent.backend import Tool, Usage
 from muster.clients.agent.transcript import Entry, ToolCall
 
-OUTPUT_TOKENS_MAX = 4_096
+OUTPUT_TOKENS_MAX = 8_192
+"""Thinking counts as output, so this leaves some room for it."""
 
 
 class Stop(enum.Enum):
@@ -49,23 +50,25 @@ class Prompt:
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """A whole answer. `calls` are as the model wrote them: names and arguments may be wrong."""
+    """A whole answer. `calls` are as the model wrote them: names and arguments may be wrong.
+
+    `echo` goes back to the model as `FromModel.echo`.
+    """
 
     text: str
     calls: tuple[ToolCall, ...] = ()
+    echo: str = ""
     stop: Stop = Stop.DONE
+
+
+Hear = Callable[[str], Awaitable[None]]
+Count = Callable[[Usage], None]
 
 
 class Model(Protocol):
     """A model of some provider's."""
 
-    async def ask(
-        self,
-        prompt: Prompt,
-        *,
-        hear: Callable[[str], Awaitable[None]],
-        count: Callable[[Usage], None],
-    ) -> Reply:
+    async def ask(self, prompt: Prompt, *, hear: Hear, count: Count) -> Reply:
         """Ask once. `hear` gets the text as it comes; `count` what the provider says it took.
 
         `count` is called at most once, also before an error is raised. Raises TryAgain, TooLong,

@@ -25,10 +25,15 @@ class FromUser(msgspec.Struct, frozen=True, kw_only=True, tag="user"):
 
 
 class FromModel(msgspec.Struct, frozen=True, kw_only=True, tag="model"):
-    """What the model answered, and the tools that it called."""
+    """What the model answered, and the tools that it called.
+
+    `echo` is the provider's own: what the same model wants back while the turn lasts, such as its
+    thinking. It is never stored.
+    """
 
     text: str
     calls: tuple[ToolCall, ...] = ()
+    echo: str = ""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
@@ -45,8 +50,13 @@ _DECODER = msgspec.json.Decoder(tuple[Entry, ...])
 
 
 def encode(entries: Sequence[Entry]) -> bytes:
-    """Write entries as JSON."""
-    return msgspec.json.encode(entries)
+    """Write entries as JSON, without what is the provider's own."""
+    return msgspec.json.encode(
+        [
+            msgspec.structs.replace(entry, echo="") if isinstance(entry, FromModel) else entry
+            for entry in entries
+        ]
+    )
 
 
 def decode(raw: bytes) -> tuple[Entry, ...]:
