@@ -1,5 +1,8 @@
 """Run the benchmarks: `python -m bench [--json] [scenario …]`.
 
+`python -m bench chaos …` is a program of its own (bench/chaos/command.py): it measures nothing but
+what is lost and done twice while everything is killed.
+
 Each scenario is a file beside this one. All run against one `muster serve` on loopback, between two
 measurements of GET /healthz: a figure of another day or machine is compared by those.
 """
@@ -13,6 +16,7 @@ import attrs
 import trio
 
 from bench import claim, messages
+from bench.chaos import command as chaos
 from bench.client import Connection
 from bench.measure import HEADING, Figures, measure
 from bench.server import Server, serving
@@ -27,6 +31,8 @@ BASELINE_CLIENTS = 8
 
 def main(arguments: Sequence[str]) -> int:
     """Run the scenarios that are named, or all."""
+    if arguments[:1] == ["chaos"]:
+        return chaos.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure a server.")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("scenario", nargs="*", help=f"of {', '.join(SCENARIOS)}; all by default")

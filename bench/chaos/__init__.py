@@ -1,0 +1,13 @@
+"""Everything is killed at random while plugins post and send; then ledgers and rows are compared.
+
+    python -m bench chaos --kills 200 --messages 20000 --seed 1
+
+What takes part are processes: a `muster serve` with its own PostgreSQL (fsync on), plugins on the
+SDK and on bare sockets, `muster agent run`. Each plugin keeps a ledger beside the server, a file to
+which it appends what it is about to do and what it was answered, synced before it goes on
+(ledger.py). Nemeses end, stop and disturb all of them (nemeses.py). At the end, when everything is
+calm, the ledgers are held against the rows (verdict.py).
+
+No limit of muster's is lifted: a plugin posts at most 60 messages an hour, so many messages need
+many plugins and owners.
+"""

@@ -1,0 +1,111 @@
+"""The command line of the storms, and what is printed of one."""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+import trio
+
+from bench.chaos.forms import choose_form
+from bench.chaos.storm import Outcome, run_storm
+from bench.chaos.verdict import Verdict
+from muster.clients.stopping import until_stopped
+
+LISTED = (
+    ("lost", "lost"),
+    ("sent twice", "sent_twice"),
+    ("posted twice", "posted_twice"),
+    ("handed over twice", "turned_twice"),
+    ("claimed twice", "claimed_twice"),
+    ("odd", "odd"),
+    ("unknown", "unknown"),
+)
+SHORT_KILLS, SHORT_MESSAGES = 10, 400
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a storm; 1 when something was lost or done twice."""
+    parser = argparse.ArgumentParser(prog="python -m bench chaos", description="Break everything.")
+    parser.add_argument("--kills", type=int, default=SHORT_KILLS, help="of the server [10]")
+    parser.add_argument("--messages", type=int, default=SHORT_MESSAGES, help="to post [400]")
+    parser.add_argument("--seed", type=int, help="what the nemeses follow [a random one]")
+    parser.add_argument("--minutes", type=float, default=0.0, help="end the nemeses by then")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    options = parser.parse_args(arguments)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+    form = choose_form(
+        kills=options.kills, messages=options.messages, seed=seed, minutes=options.minutes
+    )
+    _say(f"seed {seed}")
+
+    async def run() -> Outcome:
+        return await run_storm(form, _say)
+
+    outcome = trio.run(until_stopped, run)
+    if outcome is None:
+        return 130
+    if options.json:
+        print(json.dumps({"seed": seed, **as_document(outcome)}, indent=2))
+    else:
+        print("\n".join([f"seed {seed}", *as_lines(outcome)]))
+    return 0 if outcome.verdict.is_good else 1
+
+
+def as_document(outcome: Outcome) -> dict[str, object]:
+    """The outcome for a program."""
+    verdict = outcome.verdict
+    return {
+        "good": verdict.is_good,
+        "seconds": outcome.seconds,
+        **{name: getattr(verdict, name) for _, name in LISTED},
+        "figures": verdict.figures,
+        "outages": attrs.asdict(outcome.outages),
+        "blows": dict(_count_blows(outcome)),
+        "deaths": dict(outcome.deaths),
+        "trickled": dict(outcome.trickled),
+    }
+
+
+def as_lines(outcome: Outcome) -> list[str]:
+    """The outcome for people: what was done, what came of it, and the verdict last."""
+    outages = outcome.outages
+    blows = [f"  {times:>6}  {name}" for name, times in sorted(_count_blows(outcome).items())]
+    deaths = [
+        f"  {times:>6}  a client killed itself, its last step being {moment!r}"
+        for moment, times in sorted(outcome.deaths.items())
+    ]
+    slow = [f"  {times:>6}  {name}" for name, times in sorted(outcome.trickled.items())]
+    return [
+        f"in {outcome.seconds:.0f} s:",
+        *blows,
+        *deaths,
+        *slow,
+        *verdict_lines(outcome.verdict),
+        f"longest time without a success: {outages.silence_seconds:.2f} s",
+        f"the same, while the server should have been up: {outages.outage_seconds:.2f} s",
+        f"a killed server was ready within {outages.server_ready_seconds:.2f} s",
+        f"a server was ready {outages.postgres_ready_seconds:.2f} s after PostgreSQL's return",
+    ]
+
+
+def verdict_lines(verdict: Verdict) -> list[str]:
+    """The figures, and every sentence of the verdict below the count of its kind."""
+    lines = [f"  {times:>6}  {name}" for name, times in verdict.figures.items()]
+    for title, name in reversed(LISTED):
+        sentences: list[str] = getattr(verdict, name)
+        lines.append(f"{title}: {len(sentences)}")
+        lines += [f"    {sentence}" for sentence in sentences]
+    return lines
+
+
+def _count_blows(outcome: Outcome) -> Counter[str]:
+    return Counter(blow.kind.value for blow in outcome.blows)
+
+
+def _say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,57 @@
+"""Keeps clients alive: one that was killed, or killed itself, begins its next life."""
+
+import signal
+
+import attrs
+import trio
+
+from bench.chaos.children import Child
+
+AGAIN_SECONDS = 0.2
+STOP_SECONDS = 15.0
+
+
+@attrs.define(kw_only=True)
+class Keeper:
+    """The children that it keeps; `faults` are endings that nobody caused."""
+
+    children: list[Child] = attrs.field(factory=list)
+    faults: list[str] = attrs.field(factory=list)
+    done: set[str] = attrs.field(factory=set)  # those that ended well by themselves
+    _closing: bool = False
+
+    async def keep(self, child: Child) -> None:
+        """Start a child and see to it until it ends well, or until `close`."""
+        self.children.append(child)
+        while not self._closing:
+            await child.start()
+            assert child.process is not None
+            code = await child.process.wait()
+            child.process = None
+            if code == 0:
+                self.done.add(child.name)
+                return
+            if code != -signal.SIGKILL and not self._closing:
+                self.faults.append(f"{child.name} ended with {code}: {child.last_words()}")
+                return
+            await trio.sleep(AGAIN_SECONDS)
+
+    async def close(self) -> None:
+        """Tell all to end, and wait for it; those that do not are killed."""
+        self._closing = True
+        for child in self.children:
+            if not child.has_ended:
+                child.send(signal.SIGTERM)
+        with trio.move_on_after(STOP_SECONDS):
+            while any(not child.has_ended for child in self.children):  # noqa: ASYNC110
+                await trio.sleep(0.05)
+        self.faults += [
+            f"{child.name} did not end in {STOP_SECONDS:g} s"
+            for child in self.children
+            if not child.has_ended
+        ]
+
+    async def kill_all(self) -> None:
+        """End what still runs, in every ending."""
+        for child in self.children:
+            await child.kill()
