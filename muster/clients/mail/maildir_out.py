@@ -3,14 +3,14 @@
 A reply is written under a name that comes from the draft, which is its proof after a restart.
 """
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import attrs
 import trio
 
-from muster.clients.mail.compose import compose, draft_key, message_id
+from muster.clients.mail.compose import draft_key, message_id
 from muster.clients.mail.maildir import deliver, find_delivered
+from muster.clients.mail.replies import make_reply
 from muster.clients.mail.state import MailState
 from muster.clients.plugin import Draft, SendFailedError, SendUnknownError, Sent
 
@@ -29,26 +29,17 @@ class MaildirOut:
         SendFailedError when this folder does not know the mail that it answers, when an address
         is missing, or when the file can't be written: then nothing lies in the outbox.
         """
-        reply = await self.state.find_reply_facts(draft.message_external_id)
-        if reply is None:
-            raise SendFailedError("This plugin does not know the mail that the reply answers.")
-        sender = self.sender_address or reply.own_address
-        if sender is None:
-            raise SendFailedError("The mail names no address of ours: start muster mail --from.")
+        reply = await make_reply(self.state, draft, sender_address=self.sender_address)
         try:
-            content = compose(draft, reply, sender_address=sender, date=datetime.now(UTC))
-        except ValueError as error:
-            raise SendFailedError(str(error)) from error
-        try:
-            await trio.to_thread.run_sync(deliver, self.outbox, draft_key(draft), content)
+            await trio.to_thread.run_sync(deliver, self.outbox, draft_key(draft), reply.content)
         except FileExistsError:
             # Our own file from before a crash: this very reply has been sent.
-            return Sent(message_id(draft, sender))
+            return Sent(reply.message_id)
         except OSError as error:
             if await trio.to_thread.run_sync(find_delivered, self.outbox, draft_key(draft)):
                 raise SendUnknownError(f"the outbox has it but would not sync: {error}") from error
             raise SendFailedError(f"The outbox can't be written: {error}") from error
-        return Sent(message_id(draft, sender))
+        return Sent(reply.message_id)
 
     async def was_sent(self, draft: Draft) -> str | None:
         """The reply's Message-ID when its file lies in the outbox.
@@ -58,6 +49,6 @@ class MaildirOut:
         path = await trio.to_thread.run_sync(find_delivered, self.outbox, draft_key(draft))
         if path is None:
             return None
-        reply = await self.state.find_reply_facts(draft.message_external_id)
-        sender = self.sender_address or (reply.own_address if reply else None)
+        facts = await self.state.find_reply_facts(draft.message_external_id)
+        sender = self.sender_address or (facts.own_address if facts else None)
         return message_id(draft, sender) if sender else path.name

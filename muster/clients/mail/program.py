@@ -17,6 +17,7 @@ from muster.clients.mail.settings import (
     ToMaildir,
     ToSmtp,
 )
+from muster.clients.mail.smtp_out import SmtpOut
 from muster.clients.mail.state import MailState
 from muster.clients.plugin import (
     Pace,
@@ -50,8 +51,8 @@ async def run_mail(
     Without `once` it runs until it is cancelled and looks at the inbox every `poll_seconds`. With
     it, it ends when there is nothing left to do, and gives up where it would have to wait more
     than `patience_seconds`. `sender_address` is the replies' From; without it each reply comes
-    from the address that its mail was delivered to. Replies are only written to the outbox;
-    something else carries them on.
+    from the address that its mail was delivered to. Replies are written to an outbox, from which
+    something else carries them on, or handed to a mail server.
 
     Raises ValueError (a bad URL, token, address or outbox), NotADirectoryError (the folder is no
     Maildir), StateFolderBusyError, OSError, and the errors of `run_plugin` and `run_plugin_once`.
@@ -96,15 +97,15 @@ def _open_source(
 
 def _open_sink(
     outgoing: Outgoing, incoming: Incoming, state: MailState, sender: str | None
-) -> MaildirOut:
+) -> MaildirOut | SmtpOut:
     match outgoing:
         case ToMaildir(folder=folder):
             make_outbox(
                 folder, maildir=incoming.folder if isinstance(incoming, FromMaildir) else None
             )
             return MaildirOut(outbox=folder, state=state, sender_address=sender)
-        case ToSmtp():
-            raise ValueError("replies cannot be handed to SMTP yet")
+        case ToSmtp(server=server):
+            return SmtpOut(server=server, state=state, sender_address=sender)
         case _:
             assert_never(outgoing)
 
