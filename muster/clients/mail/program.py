@@ -1,10 +1,12 @@
 """`muster mail`: the mail plugin as a program, and its two ends."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import assert_never
 
 from muster.clients.mail.addresses import usable_address
+from muster.clients.mail.imap_in import ImapIn, open_imap
 from muster.clients.mail.maildir import list_mail, make_outbox
 from muster.clients.mail.maildir_in import MaildirIn
 from muster.clients.mail.maildir_out import MaildirOut
@@ -17,9 +19,9 @@ from muster.clients.mail.settings import (
     ToMaildir,
     ToSmtp,
 )
-from muster.clients.mail.smtp_out import SmtpOut
 from muster.clients.mail.state import MailState
 from muster.clients.plugin import (
+    Journal,
     Pace,
     PluginClient,
     PluginError,
@@ -54,8 +56,9 @@ async def run_mail(
     from the address that its mail was delivered to. Replies are written to an outbox, from which
     something else carries them on, or handed to a mail server.
 
-    Raises ValueError (a bad URL, token, address or outbox), NotADirectoryError (the folder is no
-    Maildir), StateFolderBusyError, OSError, and the errors of `run_plugin` and `run_plugin_once`.
+    Raises ValueError (a bad URL, token, address, outbox or mail account, a login that is refused
+    at the start), NotADirectoryError (the folder is no Maildir), StateFolderBusyError, OSError,
+    and the errors of `run_plugin` and `run_plugin_once`.
     """
     sender = None
     if sender_address is not None:
@@ -68,44 +71,58 @@ async def run_mail(
     ):
         state = MailState(journal)
         await state.prepare()
-        source = _open_source(incoming, state, reading or Reading(), note)
         sink = _open_sink(outgoing, incoming, state, sender)
-        if once:
-            await run_plugin_once(
-                client, journal, source=source, sink=sink, note=note,
-                patience_seconds=patience_seconds,
-            )  # fmt: skip
-        else:
-            pace = Pace(poll_seconds=poll_seconds)
-            await run_plugin(client, journal, source=source, sink=sink, note=note, pace=pace)
+        async with _open_source(
+            incoming, journal, state=state, reading=reading or Reading(), note=note,
+            patience_seconds=patience_seconds if once else None,
+        ) as source:  # fmt: skip
+            if once:
+                await run_plugin_once(
+                    client, journal, source=source, sink=sink, note=note,
+                    patience_seconds=patience_seconds,
+                )  # fmt: skip
+            else:
+                pace = Pace(poll_seconds=poll_seconds)
+                await run_plugin(client, journal, source=source, sink=sink, note=note, pace=pace)
     return source.left_count
 
 
-def _open_source(
-    incoming: Incoming, state: MailState, reading: Reading, note: Callable[[str], None]
-) -> MaildirIn:
+@asynccontextmanager
+async def _open_source(
+    incoming: Incoming,
+    journal: Journal,
+    *,
+    state: MailState,
+    reading: Reading,
+    note: Callable[[str], None],
+    patience_seconds: float | None,
+) -> AsyncIterator[MaildirIn | ImapIn]:
     match incoming:
         case FromMaildir(folder=folder):
             # A wrong folder is told at once and not by the first look at it.
             next(list_mail(folder), None)
-            return MaildirIn(maildir=folder, state=state, reading=reading, note=note)
+            yield MaildirIn(maildir=folder, state=state, reading=reading, note=note)
         case FromImap():
-            raise ValueError("mail from IMAP cannot be read yet")
+            async with open_imap(
+                incoming, journal, state=state, reading=reading, note=note,
+                patience_seconds=patience_seconds,
+            ) as source:  # fmt: skip
+                yield source
         case _:
             assert_never(incoming)
 
 
 def _open_sink(
     outgoing: Outgoing, incoming: Incoming, state: MailState, sender: str | None
-) -> MaildirOut | SmtpOut:
+) -> MaildirOut:
     match outgoing:
         case ToMaildir(folder=folder):
             make_outbox(
                 folder, maildir=incoming.folder if isinstance(incoming, FromMaildir) else None
             )
             return MaildirOut(outbox=folder, state=state, sender_address=sender)
-        case ToSmtp(server=server):
-            return SmtpOut(server=server, state=state, sender_address=sender)
+        case ToSmtp():
+            raise ValueError("replies cannot be handed to SMTP yet")
         case _:
             assert_never(outgoing)
 

@@ -3,9 +3,18 @@
 import enum
 import ipaddress
 import ssl
+from datetime import date
 from pathlib import Path
+from typing import Final, Literal
 
 import attrs
+
+FOLDERS_MAX = 100
+POLL_SECONDS_MAX = 28 * 60
+"""Servers may hang up on a client that says nothing for 29 minutes (RFC 2177)."""
+
+EVERYTHING: Final = "all"
+Since = date | Literal["all"] | None
 
 
 class Security(enum.Enum):
@@ -58,10 +67,32 @@ class FromMaildir:
 
 @attrs.frozen(kw_only=True)
 class FromImap:
-    """Mail lies in these folders of an IMAP account, none of which is changed in any way."""
+    """Mail lies in these folders of an IMAP account, none of which is changed in any way.
+
+    Without `since` it is the mail that arrives after the state folder first saw a folder; with a
+    date also what arrived on that day or later, with EVERYTHING all there is. The first folder
+    that there is tells of its new mail by itself (IDLE); that of the others, and of all when the
+    server has no IDLE, is found every `poll_seconds`, 1 s to 28 minutes.
+
+    ValueError when the server has no login, or there are no folders, two of a name, or over 100.
+    """
 
     server: MailServer
     folders: tuple[str, ...] = ("INBOX",)
+    since: Since = None
+    poll_seconds: float = 60.0
+
+    def __attrs_post_init__(self) -> None:
+        if self.server.login is None:
+            raise ValueError(f"an IMAP account needs a user and a password: {self.server.host}")
+        if not 1 <= len(self.folders) <= FOLDERS_MAX:
+            raise ValueError(f"an IMAP account is read in 1 to {FOLDERS_MAX} folders")
+        # INBOX is the one name whose letters' case means nothing (RFC 3501 section 5.1).
+        names = ["INBOX" if name.upper() == "INBOX" else name for name in self.folders]
+        if len(set(names)) < len(names) or not all(names):
+            raise ValueError(f"each folder has a name and is named once: {', '.join(names)}")
+        if not 1 <= self.poll_seconds <= POLL_SECONDS_MAX:
+            raise ValueError(f"a folder is looked at every 1 to {POLL_SECONDS_MAX} seconds")
 
 
 @attrs.frozen(kw_only=True)
