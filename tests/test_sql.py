@@ -9,6 +9,7 @@ import pytest
 
 import muster
 from muster.pg.driver import Connection, DatabaseError
+from muster.pg.pipeline import DECLARED
 from muster.pg.query import Query
 from tests.support.cluster import Cluster
 
@@ -29,15 +30,11 @@ def list_queries() -> Iterator[tuple[str, Query]]:
 QUERIES = dict(list_queries())
 
 
-# What psycopg declares of a parameter; of the others the server must know by itself.
-_DECLARED = {"now": "timestamptz", "owner_id": "bigint"}
-
-
 def prepared(text: str) -> str:
-    """The PREPARE of a statement as psycopg would send it: `$1` for each name."""
+    """The PREPARE of a statement as the pipeline sends it: `$1` for each name."""
     names = list(dict.fromkeys(_PARAMETER.findall(text)))
     body = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text).replace("%%", "%")
-    types = ", ".join(_DECLARED.get(name, "unknown") for name in names)
+    types = ", ".join(DECLARED.get(name, "unknown") for name in names)
     return f"prepare tried{f'({types})' if types else ''} as {body}"
 
 

@@ -127,7 +127,7 @@ FINE_CODE = [
         "import trio\ntry: x\nexcept trio.Cancelled: raise",
     ),
     (code.check_stub, "tests/test_x.py", "assert x\nassert False, 'reached'"),
-    (code.check_sql_clock, "muster/pg/database.py", "OPEN = 'select now()'"),
+    (code.check_sql_clock, "muster/pg/session.py", "OPEN = 'select now()'"),
     (code.check_sql_clock, "muster/drafts/store.py", "'No now() here.'\nFIND = 'at <= %(now)s'"),
     (testing.check_docstring, "tests/test_x.py", "def test_x():\n    'It works.'\ndef helper(): 1"),
     (

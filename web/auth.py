@@ -38,7 +38,7 @@ async def prove(node: Node, headers: Headers, kind: CredentialKind) -> Known:
     tokens = bearer_tokens(headers)
     known = None
     if len(tokens) == 1 and kind_of(tokens[0]) is kind:
-        async with node.db.transaction(System()) as tx:
+        async with node.db.transaction(System(), look=True) as tx:
             known = await credentials.knock(tx, Knock(sha256=digest(tokens[0])))
     if known is None or known.kind is not kind:
         raise Unauthorized(f"This door takes {_DOORS[kind]} and nothing else.")

@@ -89,14 +89,6 @@ async def lock_account(tx: Transaction) -> User:
     return await tx.one(LOCK_ACCOUNT, User)
 
 
-IS_ENABLED = Query("select disabled_at is null from users where id = %(owner_id)s")
-
-
-async def is_enabled(tx: Transaction) -> bool:
-    """Whether the owner's account is live, without locking it."""
-    return await tx.scalar(IS_ENABLED) is True
-
-
 UPDATE_DISABLED = Query("update users set disabled_at = %(disabled_at)s where id = %(owner_id)s")
 
 

@@ -92,7 +92,7 @@ class ChiefActor(Actor):
         """Begin the work that `message` asks for, unless the chief of now is busy."""
         assert isinstance(message, Deliver | Retry), message
         try:
-            async with self._db.transaction(self._principal) as tx:
+            async with self._db.transaction(self._principal, look=True) as tx:
                 agent_id = await find_chief_id(tx)
         except Unavailable:
             return  # What is queued stays queued; the next claim's retry tries again.

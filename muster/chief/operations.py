@@ -7,7 +7,6 @@ The database holds the same rule as a unique index (`messages_one_turn_key`).
 
 import attrs
 
-from muster.accounts import operations as accounts
 from muster.agents import operations as agents
 from muster.chief import store
 from muster.errors import Refused
@@ -15,7 +14,6 @@ from muster.messages import operations as messages
 from muster.messages import rules as message_rules
 from muster.outcomes import Changed
 from muster.pg.database import Transaction
-from muster.plugins import operations as plugins
 from muster.principals import Agent
 
 Ending = message_rules.Complete | message_rules.Fail | message_rules.PutBack
@@ -65,26 +63,27 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
     chief = await agents.lock_chief(tx)
     if chief is None or (chief.id, chief.epoch) != (command.agent_id, command.epoch):
         return None
-    if not await accounts.is_enabled(tx):
-        return None
     message = await _lock_wanted(tx, command)
     if message is None or message.state is not message_rules.State.QUEUED:
         return None
-    plugin = await plugins.get_plugin(tx, message.plugin_id)
-    if plugin.revoked_at is not None:
+    setting = await store.find_setting(tx, chief.id, message.plugin_id)
+    if not (setting.plugin_lives and setting.owner_enabled):
         return None
-    for left in await messages.lock_delivering(tx, chief.id):
-        await _apply(tx, left, message_rules.Recover())
+    if setting.is_delivering:
+        for left in await messages.lock_delivering(tx, chief.id):
+            await _apply(tx, left, message_rules.Recover())
     begun = await _apply(
         tx, message, message_rules.Begin(agent_id=chief.id, epoch=command.epoch)
     )
-    conversation_id = await store.open_conversation(tx, chief.id, plugin.id, plugin.label)
+    conversation_id = setting.conversation_id or await store.open_conversation(
+        tx, chief.id, message.plugin_id, setting.label
+    )
     return Handover(
         message=begun,
         epoch=command.epoch,
         conversation_id=conversation_id,
-        plugin_label=plugin.label,
-        scope=plugin.scope,
+        plugin_label=setting.label,
+        scope=setting.scope,
     )
 
 

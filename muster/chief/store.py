@@ -1,5 +1,7 @@
 """The chief's own SQL: its conversation for each plugin."""
 
+import attrs
+
 from muster.pg.database import Transaction
 from muster.pg.query import Query
 
@@ -9,21 +11,47 @@ _OPEN_CONVERSATION = Query("""
     returning id
 """)
 
-_FIND_CONVERSATION = Query("""
-    select id from conversations
-    where owner_id = %(owner_id)s and agent_id = %(agent_id)s and plugin_id = %(plugin_id)s
+_FIND_SETTING = Query("""
+    select
+        p.label, p.scope, p.revoked_at is null as plugin_lives,
+        exists (
+            select from users u where u.id = p.owner_id and u.disabled_at is null
+        ) as owner_enabled,
+        (
+            select c.id from conversations c
+            where c.owner_id = p.owner_id and c.agent_id = %(agent_id)s and c.plugin_id = p.id
+        ) as conversation_id,
+        exists (
+            select from messages m
+            where m.owner_id = p.owner_id and m.agent_id = %(agent_id)s and m.state = 'delivering'
+        ) as is_delivering
+    from plugins p
+    where p.owner_id = %(owner_id)s and p.id = %(plugin_id)s
 """)
 
 
-async def open_conversation(tx: Transaction, agent_id: int, plugin_id: int, title: str) -> int:
-    """Find the chief's conversation for a plugin, or begin it under the plugin's label.
+@attrs.frozen(kw_only=True)
+class TurnSetting:
+    """What a turn on a plugin's message needs to know; `is_delivering`: an older one is left."""
 
-    The caller holds the chief's row, so no other first turn inserts beside this one.
+    label: str
+    scope: str
+    plugin_lives: bool
+    owner_enabled: bool
+    conversation_id: int | None
+    is_delivering: bool
+
+
+async def find_setting(tx: Transaction, agent_id: int, plugin_id: int) -> TurnSetting:
+    """Look at all of it at once; the caller holds the chief's row."""
+    return await tx.one(_FIND_SETTING, TurnSetting, agent_id=agent_id, plugin_id=plugin_id)
+
+
+async def open_conversation(tx: Transaction, agent_id: int, plugin_id: int, title: str) -> int:
+    """Begin the chief's conversation for a plugin, under the plugin's label.
+
+    The caller holds the chief's row and saw that there is none, so no other begins one beside it.
     """
-    found = await tx.scalar(_FIND_CONVERSATION, agent_id=agent_id, plugin_id=plugin_id)
-    if found is None:
-        found = await tx.scalar(
-            _OPEN_CONVERSATION, agent_id=agent_id, plugin_id=plugin_id, title=title
-        )
-    assert isinstance(found, int)
-    return found
+    made = await tx.scalar(_OPEN_CONVERSATION, agent_id=agent_id, plugin_id=plugin_id, title=title)
+    assert isinstance(made, int)
+    return made

@@ -76,7 +76,7 @@ async def count_other_pending(tx: Transaction, agent_id: int, message_id: int) -
 
     No other filing of this agent counts until this transaction ends.
     """
-    await tx.scalar(LOCK_PENDING_COUNT, agent_id=agent_id)
+    await tx.later(LOCK_PENDING_COUNT, agent_id=agent_id)
     count = await tx.scalar(COUNT_PENDING, agent_id=agent_id, message_id=message_id)
     assert isinstance(count, int)
     return count
@@ -123,8 +123,7 @@ NOTE_REPLACEMENT = Query("""
 
 async def note_replacement(tx: Transaction, draft_id: int, newer_id: int) -> None:
     """Name the newer draft on the one that made place for it: it had no id before."""
-    touched = await tx.execute(NOTE_REPLACEMENT, draft_id=draft_id, newer_id=newer_id)
-    assert touched == 1, f"draft {draft_id} was not superseded"
+    await tx.later(NOTE_REPLACEMENT, draft_id=draft_id, newer_id=newer_id)
 
 
 # Races: another claim, a withdrawal, a sent sibling's superseding, an expiry: each holds the row's

@@ -65,10 +65,11 @@ async def post(tx: Transaction, command: Post) -> Posted:
     stored = await store.find_by_external_id(tx, plugin.plugin_id, command.external_id)
     if stored is None:
         await lock_live_plugin(tx, plugin.plugin_id)
-        stored = await store.find_by_external_id(tx, plugin.plugin_id, command.external_id)
+        usage = await store.find_usage(tx, plugin.plugin_id, command.external_id)
+        if usage.is_repeat:
+            stored = await store.find_by_external_id(tx, plugin.plugin_id, command.external_id)
     if stored is not None:
         return Posted(id=stored.id, status=stored.status, created=False)
-    usage = await store.find_usage(tx, plugin.plugin_id)
     check_allowance(usage.undelivered, usage.sixtieth_newest_at, tx.now)
     message = await store.insert(tx, plugin.plugin_id, command)
     await tx.record(

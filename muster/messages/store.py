@@ -44,6 +44,7 @@ async def find_by_external_id(tx: Transaction, plugin_id: int, external_id: str)
 class Usage:
     """What a plugin has used of its allowance."""
 
+    is_repeat: bool  # the id is stored
     undelivered: int  # those that wait for the chief, counted no further than the limit
     sixtieth_newest_at: datetime | None  # None while the last hour holds fewer
 
@@ -51,6 +52,11 @@ class Usage:
 # The bound on created_at keeps this to the hour's rows whatever the planner knows of the table.
 FIND_USAGE = Query("""
     select
+        exists (
+            select from messages
+            where owner_id = %(owner_id)s and plugin_id = %(plugin_id)s
+              and external_id = %(external_id)s
+        ) as is_repeat,
         (
             select count(*) from (
                 select from messages
@@ -67,12 +73,16 @@ FIND_USAGE = Query("""
 """)
 
 
-async def find_usage(tx: Transaction, plugin_id: int) -> Usage:
-    """How many of the plugin's messages wait, and when its 60th newest of an hour was stored."""
+async def find_usage(tx: Transaction, plugin_id: int, external_id: str) -> Usage:
+    """How many of the plugin's messages wait, and when its 60th newest of an hour was stored.
+
+    And whether it has one of this id: one look, for every new message takes it.
+    """
     return await tx.one(
         FIND_USAGE,
         Usage,
         plugin_id=plugin_id,
+        external_id=external_id,
         most=UNDELIVERED_MAX,
         since=tx.now - HOUR,
         newer=NEW_PER_HOUR_MAX - 1,

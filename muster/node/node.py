@@ -87,7 +87,7 @@ class Node:
         reasons = ["the server is stopping"] if self.draining else []
         with trio.move_on_after(READY_SECONDS) as patience:
             try:
-                async with self.db.transaction(NodePrincipal()) as tx:
+                async with self.db.transaction(NodePrincipal(), look=True) as tx:
                     stored = await tx.scalar(_SCHEMA_VERSION)
                 if stored != self.schema_version:
                     reasons.append(

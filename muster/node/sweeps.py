@@ -63,7 +63,7 @@ class Seen:
 
 async def lapse_leases(db: Database) -> None:
     """Write `unconfirmed` for claims whose lease ended without a result."""
-    async with db.transaction(System()) as tx:
+    async with db.transaction(System(), look=True) as tx:
         due = await drafts.due_lapses(tx, BATCH)
     for one in due:
         command = draft_rules.Lapse(draft_id=one.draft_id)
@@ -72,7 +72,7 @@ async def lapse_leases(db: Database) -> None:
 
 async def expire_drafts(db: Database) -> None:
     """Write `expired` for drafts that were not sent within 7 days of being written."""
-    async with db.transaction(System()) as tx:
+    async with db.transaction(System(), look=True) as tx:
         due = await drafts.due_expiries(tx, BATCH)
     for one in due:
         command = draft_rules.Expire(draft_id=one.draft_id)
@@ -84,7 +84,7 @@ async def wake_for_claimable(db: Database, waiters: Waiters) -> None:
     parked = waiters.plugin_ids()
     if not parked:
         return
-    async with db.transaction(System()) as tx:
+    async with db.transaction(System(), look=True) as tx:
         command = drafts.FindClaimable(plugin_ids=parked, limit=BATCH)
         claimable = await drafts.find_claimable(tx, command)
     for one in claimable:

@@ -9,6 +9,7 @@ import attrs
 from muster.outcomes import Fact
 from muster.pg.driver import json
 from muster.pg.query import Query
+from muster.principals import Principal
 
 if TYPE_CHECKING:
     from muster.pg.database import Transaction
@@ -37,16 +38,15 @@ RECORD = Query(
 )
 
 
-async def record(tx: "Transaction", fact: Fact) -> None:
-    """Write one fact in the name of the transaction's principal."""
-    await tx.execute(
-        RECORD,
-        actor=tx.principal.actor,
-        via=tx.principal.via,
-        action=fact.action,
-        subject=fact.subject,
-        data=json(fact.data),
-    )
+def values(principal: Principal, fact: Fact) -> Mapping[str, object]:
+    """The parameters of RECORD for a fact, in the name of whoever acts."""
+    return {
+        "actor": principal.actor,
+        "via": principal.via,
+        "action": fact.action,
+        "subject": fact.subject,
+        "data": json(fact.data),
+    }
 
 
 # An id grows in the order of insertion, not of commits: a reader that pages backwards by it misses

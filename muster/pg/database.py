@@ -1,68 +1,55 @@
 """The one door to SQL: a transaction, opened as somebody.
 
-A transaction is begun by one trip that sets who acts, the time limits and, for System, the role,
-all locally, and that returns the time. Its COMMIT stands under a shield for COMMIT_SECONDS; when
-its answer is lost the connection is closed and OutcomeUnknown raised, which nobody retries. Hints
-leave after the commit, inside the same shield, so that a cancelled caller cannot lose them.
-
-What can race: a cancel at any step. Before COMMIT is sent, the transaction is rolled back; after,
-it runs to its end. A dead idle connection looks alive, so trouble in the opening trip, which has
-no effect, takes a new connection once. Trouble anywhere else is Unavailable: nothing was done.
-
-A server that is frozen, or behind a line that swallows packets, keeps none of its own time limits:
-each trip also has a deadline here, ANSWER_SECONDS, after which its connection is closed.
+muster/pg/session.py tells how it is begun, ended and lost. Hints leave after the commit, under its
+shield, so that a cancelled caller cannot lose them.
 """
 
 import enum
+import functools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, LiteralString, TypeVar, cast
 
 import attrs
 import trio
 
-from muster.errors import OutcomeUnknown, Unavailable
 from muster.outcomes import Changed, Fact, Hint
 from muster.pg import audit
-from muster.pg.driver import Connection, DatabaseError, Loss, OperationalError, classify
+from muster.pg.pipeline import Answer, Step
 from muster.pg.pool import Pool
 from muster.pg.query import Query
-from muster.principals import Node, Principal, System
+from muster.pg.session import Session, TryAgain, owner_of
+from muster.principals import Principal
 
 R = TypeVar("R")
 C = TypeVar("C")
 
 Publish = Callable[[Sequence[Hint]], None]
 
-COMMIT_SECONDS = 5.0
-STATEMENT_SECONDS = 10
-LOCK_SECONDS = 5
-ANSWER_SECONDS = 15.0  # above the server's own limits, which speak more clearly
 ATTEMPTS = 3
 WAITERS_MAX = 1000
-# No other SQL asks for the time.
-READ_TIME: LiteralString = "select now()"
-
-
-class TryAgain(Unavailable):
-    """A deadlock or a serialization failure: `Database.run` tries again, others report it."""
 
 
 class Transaction:
     """One operation's work: what it reads and writes, and the hints it will send."""
 
-    def __init__(self, connection: Connection, principal: Principal, now: datetime) -> None:
-        self._connection = connection
+    def __init__(self, session: Session, principal: Principal) -> None:
+        self._session = session
         self._hints: list[Hint] = []
         self.principal = principal
-        self.now = now
+
+    @property
+    def now(self) -> datetime:
+        """The transaction's time, which its first statement brings: nobody knows it before."""
+        assert self._session.now is not None, "the time is known after the first statement"
+        return self._session.now
 
     @property
     def owner_id(self) -> int:
         """Whose rows these are; it is our bug to ask it of System or Node."""
-        owner_id = _owner_of(self.principal)
+        owner_id = owner_of(self.principal)
         assert owner_id is not None, f"{self.principal} acts for no single owner"
         return owner_id
 
@@ -80,48 +67,60 @@ class Transaction:
 
     async def all(self, query: Query, row: type[R], **params: object) -> list[R]:
         """Every row, in the query's order; `row` is an attrs class with the columns' names."""
-        with _Translating(), _answering(self._connection):
-            return await self._connection.fetch(query.text, self._bind(params), row)
+        return (await self._ask(query, params)).rows(row)
 
     async def scalar(self, query: Query, **params: object) -> Any:
         """The first column of the first row, or None."""
-        with _Translating(), _answering(self._connection):
-            return await self._connection.scalar(query.text, self._bind(params))
+        return (await self._ask(query, params)).scalar()
 
     async def execute(self, query: Query, **params: object) -> int:
         """Run a statement; how many rows it touched."""
-        with _Translating(), _answering(self._connection):
-            return await self._connection.execute(query.text, self._bind(params))
+        return (await self._ask(query, params)).touched
 
     async def save(self, query: Query, changed: Changed[R]) -> R:
         """Write a decision whole: its row, its facts, its hints.
 
         The row's fields are the parameters. It must hit exactly one row, which the operation has
-        locked or just made; anything else is our bug.
+        locked or just made; anything else is our bug. It travels with whatever is sent next, so
+        that what the database has against it is raised there, at the latest by the commit.
         """
         fields = attrs.asdict(cast("attrs.AttrsInstance", changed.row), recurse=False)
-        touched = await self.execute(query, **fields)
-        assert touched == 1, f"{touched} rows written instead of one: {query.text}"
+        await self._later(query.exactly_one, fields)
         await self.record(*changed.facts)
         self.hint(*changed.hints)
         return changed.row
 
     async def record(self, *facts: Fact) -> None:
-        """Write audit rows alone."""
+        """Write audit rows, with whatever is sent next; it is our bug to ask it of System."""
+        assert not facts or self.owner_id
         for fact in facts:
-            await audit.record(self, fact)
+            await self._later(audit.RECORD.text, audit.values(self.principal, fact))
 
     def hint(self, *hints: Hint) -> None:
         """Send hints once this transaction is committed; a rollback drops them."""
         self._hints.extend(hints)
 
-    def _bind(self, params: dict[str, object]) -> dict[str, object]:
+    async def later(self, query: Query, **params: object) -> None:
+        """Run a statement for its effect alone, with whatever is sent next."""
+        await self._later(query.text, params)
+
+    async def _later(self, sql: LiteralString, params: Mapping[str, object]) -> None:
+        await self._session.open()
+        self._session.later(Step(sql, self._bind(params)))
+
+    async def _ask(self, query: Query, params: Mapping[str, object]) -> Answer:
+        if self._session.now is None:
+            bound = self._bind({**params, "clock_offset": self._session.clock_offset})
+            return await self._session.ask(Step(query.opening, bound))
+        return await self._session.ask(Step(query.text, self._bind(params)))
+
+    def _bind(self, params: Mapping[str, object]) -> dict[str, object]:
         bound = {
             name: value.value if isinstance(value, enum.Enum) else value
             for name, value in params.items()
         }
-        bound.setdefault("now", self.now)
-        if (owner_id := _owner_of(self.principal)) is not None:
+        bound.setdefault("now", self._session.now)
+        if (owner_id := owner_of(self.principal)) is not None:
             bound.setdefault("owner_id", owner_id)
         return bound
 
@@ -135,19 +134,22 @@ class Database:
         self.clock_offset = clock_offset
 
     @asynccontextmanager
-    async def transaction(self, principal: Principal) -> AsyncIterator[Transaction]:
+    async def transaction(
+        self, principal: Principal, *, look: bool = False
+    ) -> AsyncIterator[Transaction]:
         """Work as `principal`; commit at the end, roll back when anything is raised.
 
+        A `look` is one statement that reads; it takes a single trip.
         Raises Unavailable when nothing was done, OutcomeUnknown when the commit's answer was lost.
         """
         async with self._pool.permit():
-            connection, now = await self._begin(principal)
+            session = Session(self._pool, principal, clock_offset=self.clock_offset, look=look)
+            tx = Transaction(session, principal)
             try:
-                tx = Transaction(connection, principal, now + self.clock_offset)
                 yield tx
-                await self._commit(connection, tx._hints)  # noqa: SLF001 - one module
+                await session.commit(functools.partial(self._publish_all, tx._hints))  # noqa: SLF001
             finally:
-                await self._pool.give_back(connection)
+                await session.close()
 
     async def run(
         self,
@@ -170,59 +172,9 @@ class Database:
             await trio.sleep(random.uniform(0, 0.02 * attempt))  # noqa: S311 - only spreads retries
         raise AssertionError("unreachable")
 
-    async def _begin(self, principal: Principal) -> tuple[Connection, datetime]:
-        with _Translating():
-            reused = self._pool.idle > 0
-            connection = await self._pool.take()
-            try:
-                return connection, await self._open_as(connection, principal)
-            except OperationalError:
-                await self._pool.give_back(connection)
-                if not reused:
-                    raise
-            except BaseException:
-                await self._pool.give_back(connection)
-                raise
-            connection = await self._pool.take(fresh=True)
-            try:
-                return connection, await self._open_as(connection, principal)
-            except BaseException:
-                await self._pool.give_back(connection)
-                raise
-
-    async def _open_as(self, connection: Connection, principal: Principal) -> datetime:
-        owner_id = _owner_of(principal)
-        owner = "" if owner_id is None else str(int(owner_id))
-        with _answering(connection):
-            rows = await connection.script(
-                f"begin; {READ_TIME}, set_config('muster.owner_id', '{owner}', true),"
-                f" set_config('muster.actor', {connection.quote(principal.actor)}, true),"
-                f" set_config('statement_timeout', '{STATEMENT_SECONDS}s', true),"
-                f" set_config('lock_timeout', '{LOCK_SECONDS}s', true)"
-                + ("; set local role muster_system" if isinstance(principal, System) else "")
-            )
-        now: datetime = rows[0][0]
-        return now
-
-    async def _commit(self, connection: Connection, hints: Sequence[Hint]) -> None:
-        assert not connection.failed, "an operation went on after the database had refused it"
-        with trio.CancelScope(deadline=trio.current_time() + COMMIT_SECONDS, shield=True) as scope:
-            try:
-                await connection.commit()
-            except DatabaseError as error:
-                if classify(error) is Loss.UNAVAILABLE:
-                    connection.close()
-                    raise OutcomeUnknown(
-                        "The answer to a commit was lost: it happened or it did not."
-                    ) from error
-                raise _translate(error) from error
-            if hints:
-                self._publish(hints)
-        if scope.cancelled_caught:
-            connection.close()
-            raise OutcomeUnknown(
-                f"A commit was not answered within {COMMIT_SECONDS:g} s: it happened or it did not."
-            )
+    def _publish_all(self, hints: Sequence[Hint]) -> None:
+        if hints:
+            self._publish(hints)
 
 
 @asynccontextmanager
@@ -242,40 +194,3 @@ async def open_database(
         yield Database(pool, publish=publish, clock_offset=clock_offset)
     finally:
         pool.close()
-
-
-def _owner_of(principal: Principal) -> int | None:
-    return None if isinstance(principal, System | Node) else principal.owner_id
-
-
-@contextmanager
-def _answering(connection: Connection) -> Iterator[None]:
-    """Take a server that stays silent for ANSWER_SECONDS for gone."""
-    with trio.move_on_after(ANSWER_SECONDS) as patience:
-        yield
-    if patience.cancelled_caught:
-        connection.close()
-        raise Unavailable(f"The database did not answer within {ANSWER_SECONDS:g} s.")
-
-
-class _Translating:
-    """The one place where the driver's errors become ours; what is our bug passes as it is."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, DatabaseError):
-            translated = _translate(error)
-            if translated is not error:
-                raise translated from error
-
-
-def _translate(error: DatabaseError) -> Exception:
-    match classify(error):
-        case Loss.AGAIN:
-            return TryAgain("The database asked to try again.")
-        case Loss.UNAVAILABLE:
-            return Unavailable(f"The database is not available: {error}")
-        case Loss.BUG:
-            return error

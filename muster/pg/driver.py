@@ -1,4 +1,4 @@
-"""psycopg driven by Trio: the only module that imports psycopg.
+"""psycopg driven by Trio; muster/pg/pipeline.py holds its trips, and nobody else imports it.
 
 Theory of operation. psycopg 3 writes its protocol as generators that yield what they wait for
 ("readable", "writable") and leave the waiting to the connection. `_Wire` answers with Trio's
@@ -29,6 +29,8 @@ from psycopg.abc import PQGen, PQGenConn
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import Jsonb
 from psycopg.waiting import READY_R, READY_RW, READY_W, Ready, Wait
+
+from muster.pg.pipeline import Answer, Pipeline, Step
 
 DatabaseError = errors.DatabaseError
 OperationalError = errors.OperationalError
@@ -178,6 +180,7 @@ class Connection:
 
     def __init__(self, wire: _Wire, *, privileged: bool) -> None:
         self._wire = wire
+        self._pipeline = Pipeline(wire)
         self.privileged = privileged  # row-level security does not hold its login
 
     @classmethod
@@ -187,7 +190,6 @@ class Connection:
         try:
             wire.lock = cast("Any", trio.Lock())
             wire._autocommit = True  # noqa: SLF001 - the setter would want a round trip
-            wire.prepared_max = 500
             cursor = await wire.execute(_SESSION)
             cursor.nextset()
             ((privileged,),) = await cursor.fetchall()
@@ -221,22 +223,26 @@ class Connection:
         """The process on the server that serves this session."""
         return self._wire.pgconn.backend_pid
 
+    async def ask(self, *steps: Step) -> list[Answer]:
+        """Run statements in one trip; raises the error of the first that failed."""
+        return await self._pipeline.ask(steps)
+
     async def fetch(
         self, sql: LiteralString, params: Mapping[str, object], make: MakeRow[R]
     ) -> list[R]:
         """Run one statement; each row becomes `make(column=value, …)`."""
-        cursor = await self._wire.execute(sql, params)
-        names = [column.name for column in cursor.description or ()]
-        return [make(**dict(zip(names, row, strict=True))) for row in await cursor.fetchall()]
+        (answer,) = await self.ask(Step(sql, params))
+        return answer.rows(make)
 
     async def scalar(self, sql: LiteralString, params: Mapping[str, object]) -> Any:
         """Run one statement; its first row's first column, or None without a row."""
-        row = await (await self._wire.execute(sql, params)).fetchone()
-        return None if row is None else row[0]
+        (answer,) = await self.ask(Step(sql, params))
+        return answer.scalar()
 
     async def execute(self, sql: LiteralString, params: Mapping[str, object]) -> int:
         """Run one statement; the number of rows that it touched."""
-        return (await self._wire.execute(sql, params)).rowcount
+        (answer,) = await self.ask(Step(sql, params))
+        return answer.touched
 
     async def script(self, sql: str) -> list[tuple[Any, ...]]:
         """Run several statements without parameters in one trip; the rows of the last that has any.
@@ -260,14 +266,17 @@ class Connection:
         wire = self._wire.pgconn
         return wire.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode()
 
-    async def commit(self) -> None:
-        """Send COMMIT; a cancel while it is under way closes the connection instead of asking."""
+    async def commit(self, *last: Step) -> None:
+        """Run the last statements and COMMIT in one trip.
+
+        A cancel while it is under way closes the connection instead of asking.
+        """
         self._wire.drains = False
         try:
-            cursor = await self._wire.execute("commit")
+            *_, answer = await self.ask(*last, Step("commit"))
         finally:
             self._wire.drains = True
-        assert cursor.statusmessage == "COMMIT", cursor.statusmessage
+        assert answer.tag == "COMMIT", answer.tag
 
     async def rollback(self) -> None:
         """End the transaction, if there is one, without a trace."""

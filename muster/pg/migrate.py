@@ -20,9 +20,9 @@ from importlib import resources
 import attrs
 
 from muster.errors import Unavailable
-from muster.pg.database import READ_TIME
 from muster.pg.driver import Connection, DatabaseError, OperationalError
 from muster.pg.faults import DatabaseFault
+from muster.pg.session import READ_TIME
 
 SERVER_VERSION_MIN = 150000
 INSUFFICIENT_PRIVILEGE = "42501"

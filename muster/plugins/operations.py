@@ -88,20 +88,6 @@ async def find_plugin(tx: Transaction, name: str) -> PluginRow | None:
     return await tx.find(FIND_PLUGIN, PluginRow, name=name)
 
 
-GET_PLUGIN = Query("""
-    select id, owner_id, name, label, scope, created_at, revoked_at from plugins
-    where owner_id = %(owner_id)s and id = %(plugin_id)s
-""")
-
-
-async def get_plugin(tx: Transaction, plugin_id: int) -> PluginRow:
-    """The owner's plugin of that id, revoked or not; raises NotFound when there is none."""
-    plugin = await tx.find(GET_PLUGIN, PluginRow, plugin_id=plugin_id)
-    if plugin is None:
-        raise NotFound(f"There is no plugin {plugin_id}.")
-    return plugin
-
-
 NAME_PLUGINS = Query("""
     select id, name from plugins where owner_id = %(owner_id)s and id = any(%(plugin_ids)s)
 """)

@@ -39,7 +39,7 @@ async def test_adding_a_plugin_is_all_or_nothing(db: SpiedDatabase, owner: Owner
             assert there == seen[-2] + 1
 
     seen = [0]
-    assert await cancel_at_every_step(add, check) > 5
+    assert await cancel_at_every_step(add, check) >= 4
 
 
 async def test_revoking_a_plugin_is_all_or_nothing(db: SpiedDatabase, owner: Owner) -> None:
@@ -61,7 +61,7 @@ async def test_revoking_a_plugin_is_all_or_nothing(db: SpiedDatabase, owner: Own
         )
         assert {hint.id for hint in db.published} == {view.id for view in ended}
 
-    assert await cancel_at_every_step(add_and_revoke, check) > 10
+    assert await cancel_at_every_step(add_and_revoke, check) >= 8
 
 
 async def test_moving_the_chief_leaves_one(db: SpiedDatabase, owner: Owner) -> None:
@@ -82,4 +82,4 @@ async def test_moving_the_chief_leaves_one(db: SpiedDatabase, owner: Owner) -> N
         # Ids grow: the one that came last is the chief.
         assert chief_id == max(view.id for view in views)
 
-    assert await cancel_at_every_step(move, check) > 5
+    assert await cancel_at_every_step(move, check) >= 4

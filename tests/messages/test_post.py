@@ -225,7 +225,7 @@ async def test_post_cancelled_anywhere(db: SpiedDatabase, owner: Owner) -> None:
         if len(stored) % 50 == 49:
             db.clock_offset += timedelta(hours=1)
 
-    assert await cancel_at_every_step(attempt, check) > 5
+    assert await cancel_at_every_step(attempt, check) >= 4
 
 
 @pytest.mark.rule(48, 52)

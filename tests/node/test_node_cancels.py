@@ -88,7 +88,7 @@ async def test_a_delivery_stopped_anywhere_is_settled_as_what_it_may_have_been(
 
     await prepare()
     async with trio.open_nursery() as nursery:
-        assert await cancel_at_every_step(operation, check) > 10
+        assert await cancel_at_every_step(operation, check) >= 8
     assert ends >= {State.QUEUED, State.DELIVERED}
     assert not [
         row for row in await read_audit(db, owner, "plugin.delivered") if "recovered" in row.data
@@ -122,4 +122,4 @@ async def test_a_connection_that_ends_anywhere_leaves_nobody_connected(
             assert (row.node, row.connected_at) == (None, None)
 
         await operation()
-        assert await cancel_at_every_step(operation, check) > 5
+        assert await cancel_at_every_step(operation, check) >= 4

@@ -73,9 +73,13 @@ async def test_refusal_rolls_back(db: SpiedDatabase, owner: Owner) -> None:
 async def test_clock_offset(db: SpiedDatabase, owner: Owner) -> None:
     """Tests move the only wall clock there is."""
     async with db.transaction(owner) as tx:
+        await tx.scalar(LOCK)
         before = tx.now
     db.clock_offset = timedelta(days=7)
     async with db.transaction(owner) as tx:
+        with pytest.raises(AssertionError, match="after the first statement"):
+            _ = tx.now
+        await tx.scalar(LOCK)
         assert tx.now - before >= timedelta(days=7)
         assert tx.now.utcoffset() == timedelta(0)
 

@@ -50,11 +50,12 @@ async def test_connect_needs_no_asyncio(cluster: Cluster) -> None:
 
 
 async def test_lock_may_be_contended(connection: Connection) -> None:
-    """Two tasks on one connection take turns under Trio's lock, not asyncio's."""
+    """Two tasks in scripts on one connection take turns under Trio's lock, not asyncio's."""
     answers: list[int] = []
 
     async def ask(number: int) -> None:
-        answers.append(await connection.scalar("select %(number)s::int", {"number": number}))
+        ((answer,),) = await connection.script(f"select {number}")
+        answers.append(answer)
 
     async with trio.open_nursery() as nursery:
         for number in range(20):

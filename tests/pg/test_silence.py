@@ -10,7 +10,7 @@ import trio
 
 from muster.errors import Unavailable
 from muster.node.nodes import Heartbeat
-from muster.pg import database, driver
+from muster.pg import driver, session
 from muster.pg.pool import Pool
 from muster.pg.query import Query
 from muster.principals import Owner
@@ -32,7 +32,7 @@ async def lone(cluster: Cluster) -> AsyncIterator[SpiedDatabase]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the deadlines be short."""
-    monkeypatch.setattr(database, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(session, "ANSWER_SECONDS", 0.3)
     monkeypatch.setattr(driver, "DRAIN_SECONDS", 0.2)
 
 
@@ -84,7 +84,7 @@ async def test_a_node_leaves_though_the_server_is_silent(
     lone: SpiedDatabase, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Taking the sign of life back is tried for a short while and then let be."""
-    monkeypatch.setattr(database, "ANSWER_SECONDS", 60)
+    monkeypatch.setattr(session, "ANSWER_SECONDS", 60)
     monkeypatch.setattr("muster.node.nodes.LEAVE_SECONDS", 0.3)
     with frozen(await _pid(lone, owner)), trio.fail_after(5):
         await Heartbeat(node_id="frozen", db=lone).leave()

@@ -9,7 +9,6 @@ from muster.pg.query import Query
 from muster.plugins.operations import (
     add_plugin,
     find_plugin,
-    get_plugin,
     knows_name,
     list_plugins,
     lock_live_plugin,
@@ -38,7 +37,6 @@ async def test_a_plugin_has_name_label_and_scope(db: SpiedDatabase, owner: Owner
     assert (plugin.name, plugin.label, plugin.scope) == ("mail", "Mail", "mail")
     async with db.transaction(owner) as tx:
         assert await find_plugin(tx, "mail") == plugin
-        assert await get_plugin(tx, plugin.id) == plugin
         assert await name_plugins(tx, [plugin.id, plugin.id]) == {plugin.id: "mail"}
         assert await knows_name(tx, "mail")
         assert not await knows_name(tx, "post")
@@ -97,7 +95,6 @@ async def test_revoking(db: SpiedDatabase, owner: Owner) -> None:
     async with db.transaction(owner) as tx:
         assert [row.action for row in await list_audit(tx)] == ["plugin.revoked", "plugin.added"]
         assert await find_plugin(tx, "mail") is None
-        assert (await get_plugin(tx, plugin.id)).revoked_at == ended.revoked_at
         with pytest.raises(Unauthorized):
             await lock_live_plugin(tx, plugin.id)
 
@@ -122,8 +119,6 @@ async def test_another_owners_plugin_is_none(db: SpiedDatabase, owner: Owner) ->
     async with db.transaction(other) as tx:
         assert await find_plugin(tx, "mail") is None
         assert await name_plugins(tx, [plugin.id]) == {}
-        with pytest.raises(NotFound):
-            await get_plugin(tx, plugin.id)
         with pytest.raises(Unauthorized):
             await lock_live_plugin(tx, plugin.id)
         with pytest.raises(NotFound):

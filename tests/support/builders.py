@@ -16,6 +16,7 @@ from muster.messages import rules as message_rules
 from muster.outcomes import Changed
 from muster.pg.audit import AuditRow, list_audit
 from muster.pg.database import Database, Transaction
+from muster.pg.query import Query
 from muster.plugins.operations import add_plugin, revoke_plugin
 from muster.plugins.rules import AddPlugin, RevokePlugin
 from muster.principals import Acting, Agent, Muster, Owner, Plugin, System
@@ -164,7 +165,11 @@ async def read_audit(db: Database, owner: Owner, action: str = "") -> list[Audit
     return [row for row in reversed(rows) if row.action.startswith(action)]
 
 
+LOOK = Query("select 1")
+
+
 async def read_now(db: Database) -> datetime:
     """The database's time, with the test's offset."""
-    async with db.transaction(System()) as tx:
+    async with db.transaction(System(), look=True) as tx:
+        await tx.scalar(LOOK)
         return tx.now

@@ -1,0 +1,190 @@
+"""One transaction on a lent connection: few trips, and an ending that is never guessed.
+
+It is begun by the trip of its first statement, which sets who acts, the time limits and, for
+System, the role, all locally, and which brings the time. What nothing waits for (`later`: decisions
+and audit rows) travels with whatever is sent next, at the latest with COMMIT. A look is one
+statement, read only, and begins and ends in one trip.
+
+What can race: a cancel at any step. Before COMMIT is sent, the transaction is rolled back; after,
+it runs to its end. A dead idle connection looks alive, so when it is lost in the opening trip,
+which has no effect, a new connection takes its place once. Trouble anywhere else is Unavailable:
+nothing was done. COMMIT stands under a shield for COMMIT_SECONDS; when its answer is lost the
+connection is closed and OutcomeUnknown raised, which nobody retries.
+
+A server that is frozen, or behind a line that swallows packets, keeps none of its own time limits:
+each trip also has a deadline here, ANSWER_SECONDS, after which its connection is closed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import LiteralString
+
+import trio
+
+from muster.errors import OutcomeUnknown, Unavailable
+from muster.pg.driver import Connection, DatabaseError, Loss, OperationalError, classify
+from muster.pg.pipeline import Answer, Step
+from muster.pg.pool import Pool
+from muster.principals import Node, Principal, System
+
+COMMIT_SECONDS = 5.0
+STATEMENT_SECONDS = 10
+LOCK_SECONDS = 5
+ANSWER_SECONDS = 15.0  # above the server's own limits, which speak more clearly
+# No other SQL asks for the time.
+READ_TIME: LiteralString = "select now()"
+
+_BEGIN = Step("begin")
+_BEGIN_LOOK = Step("begin read only")
+_SET: LiteralString = (
+    f"{READ_TIME}, set_config('muster.owner_id', %(owner)s, true),"
+    " set_config('muster.actor', %(actor)s, true),"
+    " set_config('statement_timeout', %(statement)s, true),"
+    " set_config('lock_timeout', %(lock)s, true)"
+)
+_BE_SYSTEM = Step("set local role muster_system")
+_COMMIT = Step("commit")
+
+
+class TryAgain(Unavailable):
+    """A deadlock or a serialization failure: `Database.run` tries again, others report it."""
+
+
+def owner_of(principal: Principal) -> int | None:
+    """The one owner that a principal acts for, if there is one."""
+    return None if isinstance(principal, System | Node) else principal.owner_id
+
+
+class Session:
+    """A transaction, from its first statement to `commit` or `close`; the caller has a permit."""
+
+    def __init__(
+        self, pool: Pool, principal: Principal, *, clock_offset: timedelta, look: bool
+    ) -> None:
+        self.now: datetime | None = None
+        self.clock_offset = clock_offset
+        self._pool = pool
+        self._principal = principal
+        self._look = look
+        self._connection: Connection | None = None
+        self._ahead: list[Step] = []
+
+    async def open(self) -> None:
+        """Begin, where something needs the time before the first statement."""
+        if self.now is None:
+            assert not self._look, "a look has no time to give"
+            await self._begin(())
+
+    async def ask(self, step: Step) -> Answer:
+        """Run a statement, after those that were to come later."""
+        steps = [*self._ahead, step]
+        self._ahead.clear()
+        if self.now is None:
+            return (await self._begin(steps))[-1]
+        assert self._connection is not None
+        assert not self._look, "a look is one statement"
+        with _translating(), _answering(self._connection):
+            return (await self._connection.ask(*steps))[-1]
+
+    def later(self, step: Step) -> None:
+        """Run a statement with the next trip; nobody asks for its answer."""
+        self._ahead.append(step)
+
+    async def commit(self, publish: Callable[[], None]) -> None:
+        """Commit if anything was sent, and call `publish` under the same shield."""
+        connection = self._connection
+        with trio.CancelScope(deadline=trio.current_time() + COMMIT_SECONDS, shield=True) as scope:
+            if connection is not None and not self._look:
+                assert not connection.failed, "work went on after the database had refused it"
+                await self._send_commit(connection)
+            publish()
+        if scope.cancelled_caught:
+            assert connection is not None
+            connection.close()
+            raise OutcomeUnknown(
+                f"A commit was not answered within {COMMIT_SECONDS:g} s: it happened or it did not."
+            )
+
+    async def close(self) -> None:
+        """Give the connection back; what was not committed is rolled back."""
+        if self._connection is not None:
+            await self._pool.give_back(self._connection)
+
+    async def _send_commit(self, connection: Connection) -> None:
+        try:
+            await connection.commit(*self._ahead)
+        except DatabaseError as error:
+            # With the transaction doomed but alive, something before COMMIT was refused.
+            if classify(error) is Loss.UNAVAILABLE and not connection.failed:
+                connection.close()
+                raise OutcomeUnknown(
+                    "The answer to a commit was lost: it happened or it did not."
+                ) from error
+            raise _translate(error) from error
+
+    async def _begin(self, steps: Sequence[Step]) -> Sequence[Answer]:
+        """Send what opens the transaction and `steps` in one trip; the answers to `steps`."""
+        owner_id = owner_of(self._principal)
+        who = {
+            "owner": "" if owner_id is None else str(int(owner_id)),
+            "actor": self._principal.actor,
+            "statement": f"{STATEMENT_SECONDS}s",
+            "lock": f"{LOCK_SECONDS}s",
+        }
+        opening = [_BEGIN_LOOK if self._look else _BEGIN, Step(_SET, who)]
+        if isinstance(self._principal, System):
+            opening.append(_BE_SYSTEM)
+        closing = [_COMMIT] if self._look else []
+        with _translating():
+            answers = await self._first_trip([*opening, *steps, *closing])
+        now: datetime = answers[1].scalar()
+        self.now = now + self.clock_offset
+        return answers[len(opening) : len(opening) + len(steps)]
+
+    async def _first_trip(self, steps: Sequence[Step]) -> list[Answer]:
+        reused = self._pool.idle > 0
+        self._connection = await self._pool.take()
+        try:
+            with _answering(self._connection):
+                return await self._connection.ask(*steps)
+        except OperationalError:
+            if not (reused and self._connection.dead):
+                raise
+        self._connection = None
+        self._connection = await self._pool.take(fresh=True)
+        with _answering(self._connection):
+            return await self._connection.ask(*steps)
+
+
+@contextmanager
+def _answering(connection: Connection) -> Iterator[None]:
+    """Take a server that stays silent for ANSWER_SECONDS for gone."""
+    with trio.move_on_after(ANSWER_SECONDS) as patience:
+        yield
+    if patience.cancelled_caught:
+        connection.close()
+        raise Unavailable(f"The database did not answer within {ANSWER_SECONDS:g} s.")
+
+
+class _translating:  # noqa: N801 - reads as the context that it is
+    """The one place where the driver's errors become ours; what is our bug passes as it is."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, DatabaseError):
+            translated = _translate(error)
+            if translated is not error:
+                raise translated from error
+
+
+def _translate(error: DatabaseError) -> Exception:
+    match classify(error):
+        case Loss.AGAIN:
+            return TryAgain("The database asked to try again.")
+        case Loss.UNAVAILABLE:
+            return Unavailable(f"The database is not available: {error}")
+        case Loss.BUG:
+            return error

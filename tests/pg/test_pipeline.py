@@ -1,0 +1,168 @@
+"""Several statements in one trip: order, errors, cancels, and what a transaction makes of it."""
+
+from collections.abc import AsyncIterator
+
+import attrs
+import pytest
+import trio
+
+from muster.outcomes import Fact
+from muster.pg.audit import list_audit
+from muster.pg.driver import Connection, DatabaseError
+from muster.pg.pipeline import Answer, Step
+from muster.pg.query import Query
+from muster.principals import Owner, System
+from tests.support.cluster import Cluster, SpiedDatabase
+
+ADD = Step("select %(a)s::int + %(b)s::int + %(a)s::int as sum", {"a": 1, "b": 2})
+BROKEN = Step("select 1 / %(zero)s::int", {"zero": 0})
+LONG = Step("select pg_sleep(30)")
+EMAIL = Query("select email from users where id = %(owner_id)s")
+SET_EMAIL = Query("update users set email = %(email)s where id = %(owner_id)s")
+SINCE = Query("select count(*) from users where id = %(owner_id)s and created_at <= %(now)s")
+
+
+@attrs.frozen(kw_only=True)
+class Sum:
+    """A row of ADD."""
+
+    sum: int
+
+
+@pytest.fixture
+async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
+    """A session of muster_app's, in autocommit."""
+    connection = await Connection.open(cluster.app_url)
+    yield connection
+    connection.close()
+
+
+class Trips:
+    """Counts the trips that connections make."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[list[str]] = []
+        ask = Connection.ask
+
+        async def counted(connection: Connection, *steps: Step) -> list[Answer]:
+            self.steps.append([step.sql for step in steps])
+            return await ask(connection, *steps)
+
+        monkeypatch.setattr(Connection, "ask", counted)
+
+
+async def test_answers_stand_in_the_order_of_the_statements(connection: Connection) -> None:
+    """Each statement has its own answer, also one that is asked twice in its first trip."""
+    text = Step("select %(text)s::text || '%%' as text", {"text": "50"})
+    for _ in range(2):
+        first, second, third = await connection.ask(ADD, text, ADD)
+        assert first.rows(Sum) == third.rows(Sum) == [Sum(sum=4)]
+        assert second.scalar() == "50%"
+    assert connection.idle
+
+
+async def test_an_error_passes_over_the_rest(connection: Connection) -> None:
+    """What stands after the first error of a trip is not done, a COMMIT neither."""
+    await connection.script("create temporary table noted (n int)")
+    note = Step("insert into noted values (%(n)s)", {"n": 1})
+    with pytest.raises(DatabaseError, match="division by zero"):
+        await connection.ask(Step("begin"), note, BROKEN, note, Step("commit"))
+    assert connection.failed
+    await connection.rollback()
+    # What the server parsed in that trip it still knows, and what it passed over is parsed anew.
+    await connection.ask(note, ADD)
+    assert await connection.scalar("select count(*) from noted", {}) == 1
+
+
+async def test_a_value_that_does_not_fit_sends_nothing(connection: Connection) -> None:
+    """A missing or impossible value is met before the trip, so the connection stays usable."""
+    for params in ({"a": 1}, {"a": 1, "b": "nul \0 within"}):
+        with pytest.raises((KeyError, DatabaseError)):
+            await connection.ask(ADD, Step(ADD.sql, params))
+        assert connection.idle
+    assert (await connection.ask(ADD))[0].scalar() == 4
+
+
+async def test_a_cancelled_trip_leaves_the_connection_usable(connection: Connection) -> None:
+    """A cancel ends the trip on the server, and its statements can be asked again."""
+    with trio.fail_after(10):
+        for _ in range(2):
+            with trio.move_on_after(0.1) as scope:
+                await connection.ask(ADD, LONG, ADD)
+            assert scope.cancelled_caught
+            assert connection.idle
+        assert (await connection.ask(ADD))[0].scalar() == 4
+
+
+async def test_a_transaction_begins_with_its_first_statement(
+    db: SpiedDatabase, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beginning costs no trip of its own, also where the first statement names the time."""
+    trips = Trips(monkeypatch)
+    async with db.transaction(owner) as tx:
+        assert await tx.scalar(SINCE) == 1
+    assert len(trips.steps) == 2
+    assert trips.steps[0][0] == "begin"
+    assert trips.steps[1] == ["commit"]
+    trips.steps.clear()
+    async with db.transaction(owner):
+        pass
+    assert trips.steps == []
+
+
+async def test_a_look_is_one_trip_and_writes_nothing(
+    db: SpiedDatabase, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look begins, reads and ends in one trip; the database refuses a write in it."""
+    trips = Trips(monkeypatch)
+    async with db.transaction(owner, look=True) as tx:
+        before = await tx.scalar(EMAIL)
+    assert len(trips.steps) == 1
+
+    async def write() -> None:
+        async with db.transaction(owner, look=True) as tx:
+            await tx.execute(SET_EMAIL, email="x")
+
+    async def look_twice() -> None:
+        async with db.transaction(owner, look=True) as tx:
+            await tx.scalar(EMAIL)
+            await tx.scalar(EMAIL)
+
+    with pytest.raises(DatabaseError, match="read-only"):
+        await write()
+    with pytest.raises(AssertionError, match="one statement"):
+        await look_twice()
+    async with db.transaction(owner) as tx:
+        assert await tx.scalar(EMAIL) == before
+
+
+async def test_what_waits_is_sent_before_what_follows(db: SpiedDatabase, owner: Owner) -> None:
+    """A statement sees what was to be sent later, and what is left goes with the commit."""
+    async with db.transaction(owner) as tx:
+        await tx.later(SET_EMAIL, email="one")
+        assert await tx.scalar(EMAIL) == "one"
+        await tx.record(Fact(action="a", subject="s"))
+        assert [row.action for row in await list_audit(tx)] == ["a"]
+        await tx.record(Fact(action="b", subject="s"))
+        await tx.later(SET_EMAIL, email="two")
+    async with db.transaction(owner) as tx:
+        assert await tx.scalar(EMAIL) == "two"
+        assert [row.action for row in await list_audit(tx)] == ["b", "a"]
+
+
+async def test_a_refusal_that_comes_with_the_commit_undoes_all(
+    db: SpiedDatabase, owner: Owner
+) -> None:
+    """When the database refuses what travels with COMMIT, nothing is committed or published."""
+
+    async def write() -> None:
+        async with db.transaction(owner) as tx:
+            await tx.execute(SET_EMAIL, email="half")
+            await tx.later(SET_EMAIL, email=None)
+
+    with pytest.raises(DatabaseError, match="null value"):
+        await write()
+    async with db.transaction(owner) as tx:
+        assert await tx.scalar(EMAIL) != "half"
+    async with db.transaction(System(), look=True) as tx:
+        assert await tx.scalar(Query("select 1")) == 1
