@@ -19,6 +19,7 @@ from muster.clients.mail.settings import (
     ToMaildir,
     ToSmtp,
 )
+from muster.clients.mail.smtp_out import SmtpOut
 from muster.clients.mail.state import MailState
 from muster.clients.plugin import (
     Journal,
@@ -114,15 +115,15 @@ async def _open_source(
 
 def _open_sink(
     outgoing: Outgoing, incoming: Incoming, state: MailState, sender: str | None
-) -> MaildirOut:
+) -> MaildirOut | SmtpOut:
     match outgoing:
         case ToMaildir(folder=folder):
             make_outbox(
                 folder, maildir=incoming.folder if isinstance(incoming, FromMaildir) else None
             )
             return MaildirOut(outbox=folder, state=state, sender_address=sender)
-        case ToSmtp():
-            raise ValueError("replies cannot be handed to SMTP yet")
+        case ToSmtp(server=server):
+            return SmtpOut(server=server, state=state, sender_address=sender)
         case _:
             assert_never(outgoing)
 
