@@ -1,11 +1,11 @@
 """An HTTP/1.1 client that costs little, so that the figures are the server's.
 
-It knows what our server answers (a Content-Length or no body), keeps one connection alive, and is
-no client for anything else.
+It knows what our server answers (a body of known length, chunks, or none), keeps one connection
+alive, and is no client for anything else.
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import attrs
@@ -39,11 +39,18 @@ class Connection:
             yield cls(stream=stream)
 
     async def ask(
-        self, method: str, path: str, *, token: str | None = None, body: object = None
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send one request and read its answer; raises trio.TooSlowError after 40 s."""
         content = b"" if body is None else json.dumps(body).encode()
         head = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(content)}"]
+        head += [f"{name}: {value}" for name, value in (headers or {}).items()]
         if token:
             head.append(f"Authorization: Bearer {token}")
         with trio.fail_after(ANSWER_SECONDS_MAX):
@@ -57,12 +64,29 @@ class Connection:
         first, *lines = head.decode("latin-1").split("\r\n")
         pairs = (line.partition(":") for line in lines)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
-        assert "transfer-encoding" not in headers, "this client reads bodies of known length"
-        length = int(headers.get("content-length", "0"))
+        if headers.get("transfer-encoding") == "chunked":
+            body = await self._read_chunks()
+        else:
+            body = await self._take(int(headers.get("content-length", "0")))
+        return Answer(status=int(first.split()[1]), body=body)
+
+    async def _read_chunks(self) -> bytes:
+        body = b""
+        while True:
+            while b"\r\n" not in self._rest:
+                await self._read_more()
+            line, _, self._rest = self._rest.partition(b"\r\n")
+            size = int(line, 16)
+            body += await self._take(size)
+            await self._take(2)
+            if size == 0:
+                return body
+
+    async def _take(self, length: int) -> bytes:
         while len(self._rest) < length:
             await self._read_more()
-        body, self._rest = self._rest[:length], self._rest[length:]
-        return Answer(status=int(first.split()[1]), body=body)
+        taken, self._rest = self._rest[:length], self._rest[length:]
+        return taken
 
     async def _read_more(self) -> None:
         more = await self.stream.receive_some(_CHUNK_BYTES)

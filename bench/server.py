@@ -1,69 +1,70 @@
-"""A real `muster serve`, as a child in a folder of its own, with accounts made by command line."""
+"""A real `muster serve`, as a child with a folder of its own, and a second way to its database.
+
+The second way is the command line's: `muster.pg.boot.open_store` on the same folder. Accounts are
+made and drafts approved through it, by the rooms' own operations.
+"""
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import attrs
 import trio
 
+from muster.outcomes import Hint
+from muster.pg import boot
+from muster.pg.database import Database, Transaction
+from muster.pg.embedded import Embedded
+from muster.pg.listener import notify
+from muster.principals import Principal
+
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
-COMMAND_SECONDS_MAX = 60.0
-_OWNER = "bench"
-_PARALLEL = 2
+POOL_SIZE = 4
+
+C = TypeVar("C")
+R = TypeVar("R")
 
 
 @attrs.frozen(kw_only=True)
 class Server:
-    """A running server, and the environment in which the command line finds its database."""
+    """A running server and its database. `pid` is the server's process."""
 
     port: int
-    environment: dict[str, str]
+    pid: int
+    db: Database
+    cluster: Embedded
+    app_url: str = attrs.field(repr=False)
+    unsent: list[Hint] = attrs.field(factory=list)
 
-    async def run(self, *arguments: str, stdin: str = "") -> Any:
-        """Run a `muster` command with --json and return what it prints."""
-        with trio.fail_after(COMMAND_SECONDS_MAX):
-            done = await trio.run_process(
-                _muster(*arguments, "--json"),
-                env=self.environment,
-                stdin=stdin.encode(),
-                capture_stdout=True,
-            )
-        return json.loads(done.stdout)
+    @property
+    def disk(self) -> Path:
+        """The folder of the database: where an fsync costs what its commits cost."""
+        return self.cluster.places.home
 
-    async def add_owner(self) -> None:
-        """Make the account that everything here belongs to."""
-        await self.run(
-            "user", "add", _OWNER, "--email", "bench@example.test", "--password-stdin",
-            stdin="a long enough password",
-        )  # fmt: skip
+    async def run(
+        self,
+        principal: Principal,
+        operation: Callable[[Transaction, C], Awaitable[R]],
+        command: C,
+    ) -> R:
+        """Run one operation as a command does, without telling the server."""
+        return await self.db.run(principal, operation, command)
 
-    async def add_plugins(self, count: int, *, prefix: str) -> list[str]:
-        """Register plugins and return their tokens; each has an allowance of its own."""
-        tokens: dict[int, str] = {}
-        limit = trio.CapacityLimiter(_PARALLEL)
-
-        async def add(number: int) -> None:
-            async with limit:
-                made = await self.run(
-                    "plugin", "add", f"{prefix}{number}", "--owner", _OWNER,
-                    "--label", "Bench", "--scope", "bench",
-                )  # fmt: skip
-            tokens[number] = made["token"]
-
-        async with trio.open_nursery() as nursery:
-            for number in range(count):
-                nursery.start_soon(add, number)
-        return [tokens[number] for number in range(count)]
+    async def tell(self) -> None:
+        """Send the hints of what was run to the server, as a command does at its end."""
+        hints = list(self.unsent)
+        self.unsent.clear()
+        await notify(self.db, hints)
 
 
 @asynccontextmanager
@@ -72,31 +73,72 @@ async def serving() -> AsyncIterator[Server]:
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
         # As root the database runs as another user, who has to get here.
         os.chmod(folder, 0o711)  # noqa: PTH101 - a path object here is taken for blocking work
-        port = _free_port()
+        port, data_dir = free_port(), Path(folder) / "data"
         environment = {
             **{name: text for name, text in os.environ.items() if not name.startswith("MUSTER_")},
             "MUSTER_BIND": f"127.0.0.1:{port}",
-            "MUSTER_DATA_DIR": str(Path(folder) / "data"),
+            "MUSTER_DATA_DIR": str(data_dir),
             "MUSTER_PLUGINS": "1",
             "MUSTER_LOG": "warning",
         }
-        async with trio.open_nursery() as nursery:
-            process: trio.Process = await nursery.start(
-                partial(
-                    trio.run_process,
-                    _muster("serve"),
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    check=False,
-                    deliver_cancel=_stop,
-                )
+        unsent: list[Hint] = []
+        async with (
+            child("muster", "serve", environment=environment) as (process, _),
+            boot.open_store(
+                database_url=None,
+                database_app_url=None,
+                data_dir=data_dir,
+                publish=unsent.extend,
+                pool_size=POOL_SIZE,
+            ) as (db, facts),
+        ):
+            assert facts.cluster is not None
+            yield Server(
+                port=port,
+                pid=process.pid,
+                db=db,
+                cluster=facts.cluster,
+                app_url=facts.app_url,
+                unsent=unsent,
             )
-            await _await_ready(process)
-            nursery.start_soon(_drain, process)
-            server = Server(port=port, environment=environment)
-            await server.add_owner()
-            yield server
-            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def child(
+    *words: str, environment: dict[str, str] | None = None
+) -> AsyncIterator[tuple[trio.Process, dict[str, object]]]:
+    """Run `python -m WORDS`, which says `{"event": "ready", …}` first; end it with the block."""
+    async with trio.open_nursery() as nursery:
+        process: trio.Process = await nursery.start(
+            partial(
+                trio.run_process,
+                [sys.executable, "-m", *words],
+                env=environment,
+                stdout=subprocess.PIPE,
+                check=False,
+                deliver_cancel=_stop,
+            )
+        )
+        event = await _await_ready(process)
+        nursery.start_soon(_drain, process)
+        yield process, event
+        nursery.cancel_scope.cancel()
+
+
+def raise_open_files() -> int:
+    """Take as many open files as the system grants, for this process and its children."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody has now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
 
 
 async def _stop(process: trio.Process) -> None:
@@ -107,7 +149,7 @@ async def _stop(process: trio.Process) -> None:
     process.kill()
 
 
-async def _await_ready(process: trio.Process) -> None:
+async def _await_ready(process: trio.Process) -> dict[str, object]:
     assert process.stdout is not None
     line = b""
     with trio.fail_after(START_SECONDS_MAX):
@@ -116,22 +158,12 @@ async def _await_ready(process: trio.Process) -> None:
             if not part:
                 raise ConnectionError("the server ended before it was ready")
             line += part
-    event = json.loads(line.splitlines()[0])
+    event: dict[str, object] = json.loads(line.splitlines()[0])
     assert event["event"] == "ready", event
+    return event
 
 
 async def _drain(process: trio.Process) -> None:
     assert process.stdout is not None
     async for _ in process.stdout:
         pass
-
-
-def _muster(*arguments: str) -> Sequence[str]:
-    return [sys.executable, "-m", "muster", *arguments]
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

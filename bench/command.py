@@ -1,0 +1,64 @@
+"""`python -m bench [SCENARIO …] [--json] [--quick]`: run scenarios and print their figures.
+
+Each scenario is a file beside this one and gets a server and a database of its own. Figures of two
+runs may be compared where the fsync probes beside them are alike; within a run, baselines take
+turns with what they stand beside.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import trio
+
+from bench import claim, fsync, growth, ingest, loop, mailbox
+from bench.machine import Machine, look_at_machine
+from bench.report import Outcome, as_json, as_table
+from bench.scale import Scale
+from bench.server import Server, raise_open_files, serving
+
+Scenario = Callable[[Server, Scale], Awaitable[Outcome]]
+
+SCENARIOS: Mapping[str, Scenario] = {
+    "fsync": fsync.run,
+    "ingest": ingest.run,
+    "claim": claim.run,
+    "loop": loop.run,
+    "mailbox": mailbox.run,
+    "growth": growth.run,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the scenarios that are named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure a server.")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--quick", action="store_true", help="see that it works; no figures")
+    parser.add_argument("scenario", nargs="*", help=f"of {', '.join(SCENARIOS)}; all by default")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.scenario if name not in SCENARIOS]
+    if unknown:
+        parser.error(f"no such scenario: {', '.join(unknown)}")
+    names = options.scenario or list(SCENARIOS)
+    machine, outcomes = trio.run(run, names, Scale(quick=options.quick))
+    if options.json:
+        print(json.dumps(as_json(machine, outcomes), indent=2))
+    else:
+        print(as_table(machine, outcomes))
+    return 0
+
+
+async def run(names: Sequence[str], scale: Scale) -> tuple[Machine, dict[str, Outcome]]:
+    """Run scenarios one after the other, the disk's own always first."""
+    open_files_max = raise_open_files()
+    outcomes: dict[str, Outcome] = {}
+    machine: Machine | None = None
+    for name in dict.fromkeys(["fsync", *names]):
+        print(f"{name} …", file=sys.stderr)
+        async with serving() as server:
+            if machine is None:
+                machine = await look_at_machine(server.cluster.admin_url, open_files_max)
+            outcomes[name] = await SCENARIOS[name](server, scale)
+    assert machine is not None
+    return machine, outcomes
