@@ -26,6 +26,7 @@ from muster.clients.mail.addresses import Mailbox, read_mailboxes
 from muster.clients.mail.body import assemble
 from muster.clients.mail.charsets import clean_line, clean_text, decode_header, decode_text
 from muster.clients.mail.parts import PARSER_FAULTS, Parts, read_parts
+from muster.clients.mail.quotes import trim_quotes
 from muster.clients.plugin import Message
 
 FIELD_CHARS_MAX = 200
@@ -75,10 +76,13 @@ class InboundMail:
     reply: ReplyFacts
 
 
-def parse(raw: bytes, *, place: str, whole: str | None = None) -> InboundMail:
+def parse(
+    raw: bytes, *, place: str, whole: str | None = None, without_quotes: bool = False
+) -> InboundMail:
     """Read one raw mail. `place` says, for the person, where the mail lies.
 
-    `whole` is the sha256 of the whole file in hex when `raw` is only its beginning.
+    `whole` is the sha256 of the whole file in hex when `raw` is only its beginning. With
+    `without_quotes` the quoted history at its end is left out, and the body says so.
     """
     mail, notes = _read(raw)
     headers = _headers(mail)
@@ -89,10 +93,14 @@ def parse(raw: bytes, *, place: str, whole: str | None = None) -> InboundMail:
     place = clean_line(place.encode("utf-8", "replace").decode("utf-8"))[:1000]
     if whole is not None:
         notes.append(f"[Only the first {len(raw):,} bytes were read; the whole lies at {place}]")
-    notes += [note for note in (sender_note, subject_note, _reply_note(headers, reply)) if note]
+    text = "\n\n".join(text.strip("\n") for text in parts.texts if text.strip())
+    quotes_note = ""
+    if without_quotes:
+        text, quotes_note = trim_quotes(text, subject=reply.subject, place=place)
+    notes += filter(None, (sender_note, subject_note, _reply_note(headers, reply), quotes_note))
     body = assemble(
         notes=[*notes, *dict.fromkeys(parts.notes)],
-        text="\n\n".join(text.strip("\n") for text in parts.texts if text.strip()),
+        text=text,
         attachments=parts.attachments,
         place=place,
     )

@@ -22,14 +22,18 @@ class Reading:
 
     `verify` gets a whole raw mail and says whether its From address is proven to be the one that
     sent it (plugins: "sender_verified"); in doubt, and when it has no answer, it says no.
+    With `trim_quotes` the quoted history at a mail's end is left out of its body.
     """
 
     verify: Verify = prove_nothing
+    trim_quotes: bool = False
 
     async def read(self, raw: RawMail, *, place: str) -> InboundMail:
         """Read one raw mail; `place` says, for the person, where the whole of it lies."""
         whole = None if raw.is_whole else raw.sha256
-        mail = await trio.to_thread.run_sync(lambda: parse(raw.beginning, place=place, whole=whole))
+        mail = await trio.to_thread.run_sync(
+            lambda: parse(raw.beginning, place=place, whole=whole, without_quotes=self.trim_quotes)
+        )
         if raw.is_whole and await self.verify(raw.beginning):
             return attrs.evolve(mail, message=attrs.evolve(mail.message, sender_verified=True))
         return mail
