@@ -40,6 +40,7 @@ Step = Fault | str
 class ScriptedSmtp:
     """The state that tests look at; `moments` counts how often each was reached."""
 
+    host: str = "127.0.0.1"
     port: int = 0
     features: list[str] = attrs.field(factory=lambda: ["SIZE 100000", "8BITMIME", "SMTPUTF8"])
     tls: ssl.SSLContext | None = None
@@ -68,7 +69,7 @@ class ScriptedSmtp:
     ) -> MailServer:
         """This server as a plugin's setting."""
         return MailServer(
-            host="127.0.0.1", port=self.port, security=security, login=self.login, tls=trust
+            host=self.host, port=self.port, security=security, login=self.login, tls=trust
         )
 
 
@@ -121,11 +122,11 @@ class _Peer:
 
 
 @asynccontextmanager
-async def scripted_smtp() -> AsyncIterator[ScriptedSmtp]:
-    """Serve on a free port of 127.0.0.1 until the block ends."""
-    server = ScriptedSmtp()
+async def scripted_smtp(host: str = "127.0.0.1") -> AsyncIterator[ScriptedSmtp]:
+    """Serve on a free port of this machine's `host` until the block ends."""
+    server = ScriptedSmtp(host=host)
     async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        listeners = await trio.open_tcp_listeners(0, host=host)
         server.port = listeners[0].socket.getsockname()[1]
         nursery.start_soon(partial(trio.serve_listeners, partial(_serve, server), listeners))
         yield server
