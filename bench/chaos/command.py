@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import attrs
 import trio
 
+from bench.chaos.against import run_against_queue
 from bench.chaos.forms import choose_form
 from bench.chaos.storm import Outcome, run_storm
 from bench.chaos.verdict import Verdict
@@ -29,12 +30,18 @@ SHORT_KILLS, SHORT_MESSAGES = 10, 400
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a storm; 1 when something was lost or done twice."""
+    """Run a storm; 1 when something was lost or done twice.
+
+    Against the queue it is the other way round: 1 when nothing was seen to be done twice.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench chaos", description="Break everything.")
     parser.add_argument("--kills", type=int, default=SHORT_KILLS, help="of the server [10]")
     parser.add_argument("--messages", type=int, default=SHORT_MESSAGES, help="to post [400]")
     parser.add_argument("--seed", type=int, help="what the nemeses follow [a random one]")
     parser.add_argument("--minutes", type=float, default=0.0, help="end the nemeses by then")
+    parser.add_argument(
+        "--against", choices=["queue"], help="a plain queue, in which the ledgers must find faults"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
@@ -44,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     _say(f"seed {seed}")
 
     async def run() -> Outcome:
+        if options.against == "queue":
+            return await run_against_queue(form, _say)
         return await run_storm(form, _say)
 
     outcome = trio.run(until_stopped, run)
@@ -53,6 +62,8 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps({"seed": seed, **as_document(outcome)}, indent=2))
     else:
         print("\n".join([f"seed {seed}", *as_lines(outcome)]))
+    if options.against == "queue":
+        return 0 if outcome.verdict.sent_twice else 1
     return 0 if outcome.verdict.is_good else 1
 
 

@@ -2,8 +2,9 @@
 
 import attrs
 
+from bench.chaos.parties import MESSAGES_PER_PLUGIN
+
 KILL_SECONDS = 5.0  # from one kill to the next, with the server's start
-SHARED_PER_PLUGIN = 50
 
 
 @attrs.frozen(kw_only=True)
@@ -32,8 +33,10 @@ class Form:
     @property
     def every_seconds(self) -> float:
         """Between two posts of one plugin, on average."""
-        posting = self.active * (self.sdk_processes + self.raw_processes)
-        return self.load_seconds * posting / max(1, self.messages)
+        plugins = -(-self.messages // MESSAGES_PER_PLUGIN)
+        slots = self.active * (self.sdk_processes + self.raw_processes)
+        rounds = -(-plugins // slots)
+        return self.load_seconds / (rounds * MESSAGES_PER_PLUGIN)
 
 
 def choose_form(*, kills: int, messages: int, seed: int, minutes: float) -> Form:

@@ -27,6 +27,8 @@ PAUSE_SECONDS = (1.0, 5.0)
 AWAY_SECONDS = (0.0, 2.0)
 SESSIONS_EVERY_SECONDS = 0.5
 READY_SECONDS_MAX = 60.0
+STARTS_MAX = 20
+UNREACHABLE = 6  # an exit code of muster's
 
 SESSIONS = """
     select pid, query ilike 'listen%%' as listens from pg_stat_activity
@@ -103,6 +105,7 @@ class Nemeses:
     clients: Sequence[Child]
     say: Callable[[str], None]
     blows: list[Blow] = attrs.field(factory=list)
+    failed_starts: list[str] = attrs.field(factory=list)
 
     async def run(self) -> None:
         """Carry the plan out, or as much of it as its minutes let."""
@@ -144,8 +147,19 @@ class Nemeses:
     async def _kill_server(self) -> float:
         await self.server.kill()
         began = time.monotonic()
-        await self.server.start()
-        return time.monotonic() - began
+        for _ in range(STARTS_MAX):
+            try:
+                await self.server.start()
+            except ChaosError as error:
+                # One whose session is ended while it starts says so and ends, with code 6: whoever
+                # watches over it starts it again.
+                if self.server.process is None or self.server.process.returncode != UNREACHABLE:
+                    raise
+                self.failed_starts.append(str(error))
+                await self.server.kill()
+            else:
+                return time.monotonic() - began
+        raise ChaosError(f"the server did not start in {STARTS_MAX} tries")
 
     async def _kill_postgres(self, cluster: Embedded, kind: Kind) -> float | None:
         """Kill it; how long after its return the server, which lives on, is ready again."""

@@ -1,6 +1,7 @@
 """Who takes part: owners, each with plugins and a chief, made through muster's own operations."""
 
 import random
+from collections.abc import Sequence
 
 import attrs
 import trio
@@ -81,7 +82,9 @@ async def _add_owner(tx: Transaction, name: str) -> None:
     await add_user(tx, AddUser(name=name, email=email, password_hash="no login"))
 
 
-def deal(plugins: list[Registered], hands: int, chance: random.Random) -> list[list[Registered]]:
+def deal(
+    plugins: Sequence[Registered], hands: int, chance: random.Random
+) -> list[list[Registered]]:
     """Give the plugins to so many processes, so that each has some of every owner's."""
     mixed = list(plugins)
     chance.shuffle(mixed)

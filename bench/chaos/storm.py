@@ -3,7 +3,6 @@
 import os
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -17,16 +16,16 @@ import trio
 
 from bench.chaos.approver import decide_forever
 from bench.chaos.books import Books, read_books
+from bench.chaos.cast import make_agents, make_clients
 from bench.chaos.children import Child, ServerChild, environment, free_port, muster
-from bench.chaos.forms import SHARED_PER_PLUGIN, Form
+from bench.chaos.forms import Form
 from bench.chaos.keeper import Keeper
 from bench.chaos.ledger import Ledger, What, read_all
 from bench.chaos.nemeses import Blow, Nemeses, Plan
-from bench.chaos.orders import Orders, PluginOrder
 from bench.chaos.outage import Outages, measure_outages
-from bench.chaos.parties import Party, Registered, deal, make_parties, share
+from bench.chaos.parties import MESSAGES_PER_PLUGIN, Party, Registered, make_parties, share
 from bench.chaos.rows import LEFT, UNSENT, Rows, count, read_rows
-from bench.chaos.texts import RULES, make_message
+from bench.chaos.texts import make_message
 from bench.chaos.tricklers import trickle
 from bench.chaos.verdict import Verdict, judge
 from muster.clients.plugin import PluginClient
@@ -56,8 +55,8 @@ class Outcome:
     outages: Outages
     blows: list[Blow]
     deaths: Counter[str]
-    trickled: Counter[str]
     seconds: float
+    trickled: Counter[str] = attrs.field(factory=Counter)
 
 
 @asynccontextmanager
@@ -113,11 +112,14 @@ class Storm:
     async def run(self) -> Outcome:
         """Let everybody work while the nemeses do, wait until it is calm, and judge."""
         began = time.monotonic()
-        chance = random.Random(self.form.seed)
         plan = Plan(
             kills=self.form.kills, stop_seconds=self.form.stop_seconds, minutes=self.form.minutes
         )
-        agents, clients = self._agents(), self._clients(chance)
+        agents = make_agents(self.folder, self.server.url, [*self.parties, *self.shared])
+        clients = make_clients(
+            self.form, self.folder, self.server.port,
+            own=_plugins(self.parties), shared=_plugins(self.shared),
+        )  # fmt: skip
         nemeses = Nemeses(
             plan=plan, random=random.Random(f"nemeses {self.form.seed}"), server=self.server,
             cluster=self.cluster, clients=[*agents, *clients], say=self.say,
@@ -147,6 +149,7 @@ class Storm:
         rows = await self._read_rows()
         verdict = judge(books, rows, _turns(agents))
         verdict.odd += self.keeper.faults
+        verdict.figures["starts of the server that were cut short"] = len(nemeses.failed_starts)
         verdict.odd += _crashes(self.server)
         return Outcome(
             verdict=verdict,
@@ -157,61 +160,6 @@ class Storm:
             deaths=books.deaths,
             trickled=self.trickled,
             seconds=time.monotonic() - began,
-        )
-
-    def _agents(self) -> list[Child]:
-        rules = self.folder / "rules.toml"
-        rules.write_text(RULES)
-        return [
-            Child(
-                command=muster(
-                    *("agent", "run", "--backend", "script", "--script", str(rules)),
-                    *("--url", self.server.url, "--json"),
-                ),
-                environ=environment({"MUSTER_AGENT_TOKEN": party.agent_token}),
-                folder=self.folder,
-                name=f"agent-{party.name}",
-            )
-            for party in (*self.parties, *self.shared)
-        ]
-
-    def _clients(self, chance: random.Random) -> list[Child]:
-        """The processes: plugins on the SDK, on bare sockets, and the producers."""
-        form = self.form
-        own = [plugin for party in self.parties for plugin in party.plugins]
-        shared = [plugin for party in self.shared for plugin in party.plugins]
-        hands = deal(own, form.sdk_processes + form.raw_processes, chance)
-        sdk, raw = hands[: form.sdk_processes], hands[form.sdk_processes :]
-        children = [
-            self._client("sdk_child", f"sdk{number}", hand) for number, hand in enumerate(sdk)
-        ]
-        # What the producers post is claimed by plugins that post nothing themselves.
-        collected = deal([attrs.evolve(one, messages=0) for one in shared], len(raw), chance)
-        children += [
-            self._client("raw_child", f"raw{number}", [*hand, *more])
-            for number, (hand, more) in enumerate(zip(raw, collected, strict=True))
-        ]
-        producers = self._client("raw_child", "producers", shared, producers=form.producers)
-        return [*children, producers]
-
-    def _client(
-        self, module: str, name: str, plugins: Iterable[Registered], *, producers: int = 0
-    ) -> Child:
-        orders = Orders(
-            name=name, port=self.server.port, seed=self.form.seed, folder=str(self.folder),
-            plugins=[
-                PluginOrder(name=one.name, token=one.token, count=one.messages)
-                for one in plugins
-            ],
-            active=self.form.active, every_seconds=self.form.every_seconds,
-            deadly=self.form.deadly, producers=producers,
-        )  # fmt: skip
-        orders.write()
-        return Child(
-            command=[sys.executable, "-m", f"bench.chaos.{module}", str(orders.path)],
-            environ=environment({}),
-            folder=self.folder,
-            name=name,
         )
 
     async def _approve(self) -> None:
@@ -303,8 +251,8 @@ async def run_storm(form: Form, say: Say) -> Outcome:
         ) as (db, facts):  # fmt: skip
             assert facts.cluster is not None
             parties = await make_parties(db, share(form.messages, form.owners), prefix="own")
-            plugins = form.shared // SHARED_PER_PLUGIN
-            counts = [[SHARED_PER_PLUGIN] * len(one) for one in _split(plugins, 5)]
+            plugins = form.shared // MESSAGES_PER_PLUGIN
+            counts = [[MESSAGES_PER_PLUGIN] * len(one) for one in _split(plugins, 5)]
             shared = await make_parties(db, counts, prefix="shared")
             (folder / "state").mkdir()
             with Ledger(folder / "storm.ledger") as ledger:
@@ -313,6 +261,10 @@ async def run_storm(form: Form, say: Say) -> Outcome:
                     cluster=facts.cluster, parties=parties, shared=shared, ledger=ledger,
                 )  # fmt: skip
                 return await storm.run()
+
+
+def _plugins(parties: Iterable[Party]) -> list[Registered]:
+    return [plugin for party in parties for plugin in party.plugins]
 
 
 def _split(count: int, size: int) -> list[range]:
