@@ -38,7 +38,10 @@ Step = Fault | str
 
 @attrs.define(kw_only=True)
 class ScriptedSmtp:
-    """The state that tests look at; `moments` counts how often each was reached."""
+    """The state that tests look at; `moments` counts how often each was reached.
+
+    The mail's text is answered once `answer_when` is set, and not even read without `reads_text`.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -48,6 +51,7 @@ class ScriptedSmtp:
     login: Login | None = None
     piece_bytes: int = 1_000_000
     reads_text: bool = True
+    answer_when: trio.Event | None = None
     scripts: dict[str, deque[Step]] = attrs.field(factory=dict)
     heard: list[str] = attrs.field(factory=list)
     moments: Counter[str] = attrs.field(factory=Counter)
@@ -89,6 +93,8 @@ class _Peer:
         step = self.server.next_step(moment)
         if isinstance(step, Fault):
             await self.fail(step)
+        if moment == DOT and self.server.answer_when is not None:
+            await self.server.answer_when.wait()
         said = honest if not isinstance(step, str) else step
         await self.write(said)
         return said
