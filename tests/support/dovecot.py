@@ -22,6 +22,7 @@ import imapclient
 import pytest
 import trio
 
+from tests.support.certificate import make_certificate
 from tests.support.chaos import free_port
 from tests.support.waiting import until
 
@@ -35,8 +36,8 @@ log_path = {folder}/log
 protocols = imap
 listen = 127.0.0.1
 ssl = yes
-ssl_cert = <{folder}/cert.pem
-ssl_key = <{folder}/key.pem
+ssl_cert = <{certificate}
+ssl_key = <{key}
 disable_plaintext_auth = no
 default_internal_user = dovecot
 default_login_user = dovenull
@@ -75,11 +76,6 @@ service stats {{
 }}
 """
 MAIL_USER = "nobody"
-CERTIFICATE = [
-    *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
-    *("-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"),
-    *("-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
-]
 
 
 @attrs.define(kw_only=True)
@@ -134,7 +130,7 @@ class Dovecot:
 
     def tls(self) -> ssl.SSLContext:
         """A context that trusts its certificate alone."""
-        return ssl.create_default_context(cafile=str(self.folder / "cert.pem"))
+        return make_certificate().client_context()
 
     def client(self, user: str) -> imapclient.IMAPClient:
         """Another mail program of this user, logged in; blocking, and the test's to close."""
@@ -189,14 +185,12 @@ def _prepare(folder: Path) -> Dovecot:
     for name in ("mail", "home"):
         (folder / name).mkdir()
         os.chown(folder / name, owner.pw_uid, owner.pw_gid)
-    subprocess.run(
-        [*CERTIFICATE, "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
-        check=True,
-        capture_output=True,
-    )
+    certificate, key = make_certificate().write(folder)
     server = Dovecot(folder=folder, port=free_port(), tls_port=free_port())
     config = CONFIG.format(
         folder=folder,
+        certificate=certificate,
+        key=key,
         port=server.port,
         tls_port=server.tls_port,
         mail_user=owner.pw_uid,

@@ -149,10 +149,14 @@ class ImapConnection:
 
     @classmethod
     async def connect(cls, server: MailServer) -> "ImapConnection":
-        """Connect and log in; raises any ImapError."""
+        """Connect and log in; raises any ImapError but ImapNoError."""
         connection = cls(server, await _open_socket(server))
         try:
             await connection._call(connection._log_in)
+        except ImapNoError as error:
+            # A server that greets with a no, or does not begin TLS after all.
+            connection.close()
+            raise ImapLostError(str(error)) from error
         except BaseException:
             connection.close()
             raise
@@ -259,7 +263,9 @@ class ImapConnection:
                 client.login(login.user, login.password)
         except LoginError as error:
             said = _said(error)
-            if any(code in said.upper() for code in PASSING_CODES):
+            # A connection that breaks meanwhile is called a refused login too.
+            is_broken = isinstance(error.__context__, imaplib.IMAP4.abort)
+            if is_broken or any(code in said.upper() for code in PASSING_CODES):
                 raise ImapLostError(said) from error
             raise ImapLoginError(said) from error
         except UnicodeEncodeError as error:

@@ -20,8 +20,6 @@ import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import NoReturn
-from urllib.parse import quote
 
 import attrs
 import trio
@@ -36,6 +34,7 @@ from muster.clients.mail.imap import (
 )
 from muster.clients.mail.imap_folder import Folder
 from muster.clients.mail.imap_state import ImapState
+from muster.clients.mail.imap_told import mail_place, tell_missing, tell_trouble
 from muster.clients.mail.maildir import READ_BYTES_MAX
 from muster.clients.mail.parse import InboundMail
 from muster.clients.mail.reading import Reading
@@ -48,7 +47,6 @@ RECONNECT_SECONDS_MAX = 60.0
 LOGIN_SECONDS = 60.0
 LOGIN_SECONDS_MAX = 15 * 60.0
 IDLE_FAULTS_MAX = 2
-NAMES_TOLD_MAX = 20
 
 
 class ImapUnreachableError(OSError):
@@ -114,7 +112,7 @@ class ImapIn:
                 except ImapNoError as error:
                     await self._begin_without(folder, connection, error)
         except (ImapLoginError, ImapCertificateError) as error:
-            raise ImapSettingsError(self._told(error)) from error
+            raise ImapSettingsError(tell_trouble(self.incoming.server, error)) from error
         except ImapLostError as error:
             self._lose(error)
         self._round.extend(self.folders)
@@ -150,7 +148,7 @@ class ImapIn:
             mail.uid, mail.uid_validity, external_id=message.external_id, reason=reason
         )
         self.refused_count += 1
-        place = self._place(mail.folder, mail.uid)
+        place = mail_place(self.incoming.server, mail.folder.name, mail.uid)
         self.note(f"{place} was refused and stays where it is: {reason}")
 
     def close(self) -> None:
@@ -205,7 +203,9 @@ class ImapIn:
             # Expunged since it was listed.
             await folder.settle(uid, uid_validity)
             return None
-        mail = await self.reading.read(raw, place=self._place(folder, uid))
+        mail = await self.reading.read(
+            raw, place=mail_place(self.incoming.server, folder.name, uid)
+        )
         external_id = mail.message.external_id
         await self.state.keep_reply_facts(external_id, mail.reply)
         self._in_hand[external_id] = _InHand(folder=folder, uid_validity=uid_validity, uid=uid)
@@ -260,7 +260,7 @@ class ImapIn:
         # Servers hang up on whoever is idle for long, and one more try mends it: no news.
         if not self._is_told and (self._faults > 1 or not isinstance(error, ImapLostError)):
             self._is_told = True
-            self.note(f"{self._told(error)}; it is tried again")
+            self.note(f"{tell_trouble(self.incoming.server, error)}; it is tried again")
 
     async def _wait_to_reconnect(self, error: ImapError) -> None:
         if isinstance(error, ImapLoginError):
@@ -273,7 +273,7 @@ class ImapIn:
         if patience is not None:
             left = self._failing_since + patience - trio.current_time()
             if seconds > left:
-                raise ImapUnreachableError(self._told(error)) from error
+                raise ImapUnreachableError(tell_trouble(self.incoming.server, error)) from error
         await trio.sleep(seconds)
 
     def _mend(self) -> None:
@@ -293,36 +293,11 @@ class ImapIn:
         if folder.name in names:
             folder.miss(error)
             return
-        self._refuse_folder(folder, names)
-
-    def _refuse_folder(self, folder: Folder, names: Sequence[str]) -> NoReturn:
-        told = ", ".join(sorted(names)[:NAMES_TOLD_MAX])
-        more = f" and {len(names) - NAMES_TOLD_MAX} more" if len(names) > NAMES_TOLD_MAX else ""
-        raise ImapSettingsError(f"{self._shown} has no folder {folder.name!r}; it has {told}{more}")
+        raise ImapSettingsError(tell_missing(self.incoming.server, folder.name, names))
 
     @property
     def _shown(self) -> str:
         return self.incoming.server.shown()
-
-    def _told(self, error: ImapError) -> str:
-        match error:
-            case ImapLoginError():
-                return f"{self._shown} refuses the login: {error}"
-            case ImapCertificateError():
-                return f"the certificate of {self._shown} is not trusted: {error}"
-            case _:
-                return f"{self._shown} can't be read: {error}"
-
-    def _place(self, folder: Folder, uid: int) -> str:
-        return mail_place(self.incoming, folder.name, uid)
-
-
-def mail_place(incoming: FromImap, folder: str, uid: int) -> str:
-    """Where one mail lies, as a URL (RFC 5092)."""
-    login = incoming.server.login
-    assert login is not None, "the settings ask for one"
-    host, user = incoming.server.host, quote(login.user, safe="")
-    return f"imap://{user}@{host}/{quote(folder, safe='/')};UID={uid}"
 
 
 @asynccontextmanager
