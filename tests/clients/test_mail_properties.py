@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import getaddresses
 
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.clients.mail.addresses import usable_address
 from muster.clients.mail.compose import compose, message_id
 from muster.clients.mail.parse import InboundMail, ReplyFacts, parse
+from muster.clients.mail.verify import Verifier
+from muster.clients.mail.verify.proof import Doubt
 from muster.clients.plugin import Draft
 
 NOW = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -83,6 +86,74 @@ def test_any_bytes_are_a_message(raw: bytes) -> None:
 def test_any_broken_mail_is_a_message(raw: bytes) -> None:
     """Headers and parts in any disorder become a message within the contract."""
     check_limits(parse(raw, place="here"))
+
+
+TAGS = st.dictionaries(
+    st.sampled_from("v a b bh c d h i k l n p q s t x".split()),
+    st.sampled_from(
+        [
+            "1", "DKIM1", "rsa-sha256", "ed25519-sha256", "rsa", "ed25519", "AAAA", "", "!", "=",
+            "relaxed/relaxed", "simple", "a.test", "from", "from:subject", "@a.test", "*", "y", "s",
+            "99999999999999999999", "-1", "MAA=", "MAMCAQM=", "MAcCAgD/AgED", "k1", "A" * 44,
+        ]
+    )
+    | st.text(max_size=8),
+)  # fmt: skip
+TAG_LISTS = TAGS.map(lambda tags: "; ".join(f"{name}={value}" for name, value in tags.items()))
+GOOD = {"v": "1", "a": "rsa-sha256", "b": "AAAA", "bh": "AAAA", "d": "a.test", "h": "from"}
+SIGNATURES = TAG_LISTS | TAGS.map(
+    lambda tags: "; ".join(f"{name}={value}" for name, value in ({**tags, **GOOD, "s": "k"}).items())
+)
+RESULTS = st.lists(
+    st.sampled_from(
+        ["mx.test", ";", "dmarc=pass", "dmarc", "=", "pass", "header.from=a.test", "(", ")", '"',
+         "\\", " ", "none", "reason=", "header.", "/1", "@", "1"]
+    )
+    | st.text(max_size=3),
+    max_size=12,
+).map("".join)  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class AnyAnswer:
+    """A DNS that answers one thing."""
+
+    answer: tuple[bytes, ...]
+
+    async def find_txt(self, name: str) -> tuple[bytes, ...] | Doubt:
+        """Answer it."""
+        assert name.endswith(".")
+        return self.answer
+
+
+@given(
+    broken=broken_mail(),
+    signatures=st.lists(SIGNATURES, max_size=3),
+    results=st.lists(RESULTS, max_size=2),
+    answer=st.lists(TAG_LISTS.map(lambda text: text.encode("utf-8", "replace")), max_size=2),
+    plain=st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+async def test_any_mail_is_judged(
+    broken: bytes, signatures: list[str], results: list[str], answer: list[bytes], plain: bool
+) -> None:
+    """Whatever a mail, its signatures, its results and DNS say, there is a verdict: not proven."""
+    fields = [f"DKIM-Signature: {one}\r\n" for one in signatures]
+    fields += [f"Authentication-Results: {one}\r\n" for one in results]
+    head = "".join(fields).encode("utf-8", "replace")
+    verifier = Verifier(authserv_ids=("mx.test",), resolver=AnyAnswer(answer=tuple(answer)))
+    raw = head + (b"From: Ada <ada@a.test>\r\n\r\nHi\r\n" if plain else broken)
+    proof = await verifier.explain(raw)
+    assert proof.reason.endswith(".")
+    assert not proof.verified or "DMARC passed for a.test" in proof.reason
+
+
+@given(raw=broken_mail())
+def test_trimming_loses_no_message(raw: bytes) -> None:
+    """With quotes left out any mail is a message within the contract, under the same id."""
+    trimmed = parse(raw, place="here", without_quotes=True)
+    check_limits(trimmed)
+    assert trimmed.message.external_id == parse(raw, place="here").message.external_id
 
 
 @given(raw=broken_mail(), place=st.text(max_size=3000), size=st.integers(0, 30_000))
