@@ -31,7 +31,7 @@ _COMMANDS: dict[str, _Listed] = {
     "messages": _Listed("muster.commands.messages:messages", "Look at what came in."),
     "drafts": _Listed("muster.commands.drafts:drafts", "Read and decide the replies that wait."),
     "audit": _Listed("muster.commands.audit:audit", "Read who did what, newest first."),
-    "mail": _Listed("muster.commands.mail:mail", "Run the mail plugin on a Maildir."),
+    "mail": _Listed("muster.commands.mail:mail", "Run the mail plugin, or check it."),
     "config": _Listed("muster.commands.config:config", "Show and check the settings."),
     "db": _Listed("muster.commands.db:db", "Look after the database."),
 }

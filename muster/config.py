@@ -117,6 +117,20 @@ SETTINGS: tuple[Setting, ...] = (
         client=True,
     ),
     Setting(
+        name="MUSTER_MAIL_IMAP_PASSWORD",
+        default="none",
+        meaning="the password of the account that muster mail reads",
+        secret=True,
+        client=True,
+    ),
+    Setting(
+        name="MUSTER_MAIL_SMTP_PASSWORD",
+        default="none",
+        meaning="the password of the account that muster mail sends through",
+        secret=True,
+        client=True,
+    ),
+    Setting(
         name="MUSTER_AGENT_TOKEN",
         default="none",
         meaning="the token of an agent, for its runner",

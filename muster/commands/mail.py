@@ -1,16 +1,17 @@
-"""`muster mail`: bring a Maildir's mail to muster, and write the approved replies to an outbox."""
+"""`muster mail`: bring mail to muster and send the approved replies; `check` tells what works."""
 
 import functools
-import hashlib
 import math
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from typing import Any
 
 import click
 
 from muster.commands.exits import Exit, as_sentence
-from muster.commands.tokens import DEFAULT_URL, PLUGIN, bad_setting, read_token
+from muster.commands.mail_options import MailOptions, mail_options, read_plan
+from muster.commands.options import json_option
+from muster.commands.output import print_json, shown
+from muster.commands.tokens import bad_setting
 from muster.errors import (
     Conflict,
     Invalid,
@@ -21,34 +22,26 @@ from muster.errors import (
 )
 
 TRY_LATER_SECONDS = 60
+_COLOURS = {"well": "green", "warning": "yellow", "fault": "red"}
 
 
-@click.command("mail")
-@click.option(
-    "--maildir", type=click.Path(path_type=Path), required=True, help="The Maildir to read."
-)
-@click.option(
-    "--outbox", type=click.Path(path_type=Path), required=True, help="The Maildir for replies."
-)
-@click.option("--url", help=f"Where muster is [MUSTER_URL, else {DEFAULT_URL}].")
-@click.option("--token-file", type=click.Path(path_type=Path), help="Holds the plugin's token.")
-@click.option("--state", type=click.Path(path_type=Path), help="The plugin's own folder.")
-@click.option("--from", "sender_address", help="The replies' address [where the mail arrived].")
+@click.group("mail", invoke_without_command=True)
+@mail_options
 @click.option("--once", is_flag=True, help="Do what there is to do, then end.")
-def mail(
-    *,
-    maildir: Path,
-    outbox: Path,
-    url: str | None,
-    token_file: Path | None,
-    state: Path | None,
-    sender_address: str | None,
-    once: bool,
-) -> int:
+@click.pass_context
+def mail(ctx: click.Context, /, *, once: bool, **given: Any) -> int | None:
     """Run the mail plugin: mail in, approved replies out, each of them once.
 
-    Only `new` and `cur` of the Maildir are read and nothing in it is changed. Replies are written
-    to the outbox, a Maildir that is made when it is missing; your mail program sends them on.
+    Mail is read from a Maildir (only its `new` and `cur`) or from folders of an IMAP account, and
+    nothing in either is changed. Of an account the mail that arrives from now on is read; --since
+    asks for older mail. Replies are written to an outbox, a Maildir that is made when it is
+    missing, or handed to an SMTP server. imaps:// and smtps:// mean TLS, imap:// and smtp://
+    STARTTLS; imap+plain:// and smtp+plain:// are for a server on this machine. Passwords are read
+    from MUSTER_MAIL_IMAP_PASSWORD and MUSTER_MAIL_SMTP_PASSWORD, or the files that the same names
+    with _FILE say.
+
+    A sender counts as verified with a DKIM signature aligned with the From domain, or with a DMARC
+    pass in the topmost Authentication-Results of --authserv-id, and never in doubt.
 
     The token is read from --token-file, MUSTER_PLUGIN_TOKEN or MUSTER_PLUGIN_TOKEN_FILE. What was
     posted and sent is remembered in --state, one folder a server (a folder of its own under
@@ -56,21 +49,26 @@ def mail(
     refused, 6 when muster can't be reached, 7 when another process runs on the folder, 75 when
     --once would have to wait.
     """
+    if ctx.invoked_subcommand is not None:
+        if once or any(given.values()):
+            raise click.UsageError(f"options stand behind {ctx.invoked_subcommand}")
+        return None
+    plan = read_plan(MailOptions(**given), os.environ)
+
     # Here and below: what is heavy is imported only once it is needed.
     import trio
 
     from muster.clients.mail.program import mail_until_stopped, run_mail
-    from muster.clients.mail.settings import FromMaildir, ToMaildir
 
-    address = url or os.environ.get("MUSTER_URL") or DEFAULT_URL
     run = functools.partial(
         run_mail,
-        url=address,
-        token=read_token(PLUGIN, token_file, os.environ),
-        incoming=FromMaildir(folder=maildir),
-        outgoing=ToMaildir(folder=outbox),
-        state_folder=state or default_state_folder(os.environ, url=address, maildir=maildir),
-        sender_address=sender_address,
+        url=plan.url,
+        token=plan.token,
+        incoming=plan.incoming,
+        outgoing=plan.outgoing,
+        reading=plan.reading,
+        state_folder=plan.state_folder,
+        sender_address=plan.sender_address,
         once=once,
     )
     ending = trio.run(mail_until_stopped, run)
@@ -79,11 +77,42 @@ def mail(
     raise _told(ending) from ending
 
 
-def default_state_folder(environ: Mapping[str, str], *, url: str, maildir: Path) -> Path:
-    """A folder for this server and this Maildir, so that two never share what they remember."""
-    home = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    named = f"{url.rstrip('/')}\0{maildir.resolve()}".encode("utf-8", "surrogateescape")
-    return Path(home) / "muster" / f"mail-{hashlib.sha256(named).hexdigest()[:12]}"
+@mail.command("check")
+@mail_options
+@json_option
+def check(*, as_json: bool, **given: Any) -> int:
+    """Tell what works, with the same options: mail in, replies out, DNS, muster and the token.
+
+    Nothing is read, posted or sent. Exits 1 when something does not work.
+    """
+    plan = read_plan(MailOptions(**given), os.environ)
+
+    import trio
+
+    from muster.clients.mail.check import check_mail
+    from muster.clients.mail.findings import Verdict
+
+    run = functools.partial(
+        check_mail,
+        url=plan.url,
+        token=plan.token,
+        incoming=plan.incoming,
+        outgoing=plan.outgoing,
+        resolver=plan.resolver,
+    )
+    found = trio.run(run)
+    if as_json:
+        print_json(
+            [
+                {"subject": one.subject, "verdict": one.verdict.value, "sentence": one.sentence}
+                for one in found
+            ]
+        )
+    else:
+        for one in found:
+            verdict = click.style(f"{one.verdict.value:<7}", fg=_COLOURS[one.verdict.value])
+            click.echo(f"{verdict}  {one.subject:<7}  {shown(one.sentence)}")
+    return Exit.FAILED if any(one.verdict is Verdict.FAULT for one in found) else Exit.OK
 
 
 def _told(error: Exception) -> MusterError:

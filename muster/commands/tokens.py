@@ -42,6 +42,23 @@ def read_token(setting: TokenSetting, token_file: Path | None, environ: Mapping[
     return _read_token(setting, token_file, environ)
 
 
+def read_secret(name: str, environ: Mapping[str, str]) -> str | None:
+    """A secret from the setting `name` or the file that `name`_FILE names; None when neither is.
+
+    Invalid, which never quotes it, when both are set or the file cannot be read.
+    """
+    told, named = environ.get(name), environ.get(f"{name}_FILE")
+    if told and named:
+        raise bad_setting(f"{name} and {name}_FILE are both set; keep one.", None)
+    if not named:
+        return told or None
+    try:
+        return Path(named).read_text(encoding="utf-8").rstrip("\r\n") or None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise bad_setting(f"cannot read the file of {name}: {reason}", None) from None
+
+
 def client_faults(environ: Mapping[str, str]) -> tuple[str, ...]:
     """What is wrong with the settings of the programs that knock, one sentence each."""
     faults = []

@@ -162,7 +162,7 @@ def _agent(stage: Stage, url: str) -> list[str]:
 def _mail(stage: Stage, url: str) -> list[str]:
     folders = ("--maildir", str(stage.inbox), "--outbox", str(stage.outbox))
     token = ("--state", str(stage.state), "--token-file", str(stage.token(PLUGIN)))
-    return leashed("mail", *folders, "--url", url, *token)
+    return leashed("mail", *folders, "--no-dns", "--url", url, *token)
 
 
 async def play_once(folder: Path, environ: Mapping[str, str], say: Say) -> dict[str, Any]:

@@ -217,6 +217,15 @@ class PluginClient:
                 raise _failure(answer)
         return Reported(draft_id=draft_id, verdict=verdict, status=error.status, error=error.error)
 
+    async def knock(self) -> None:
+        """Show the token and do nothing else; one try, which raises the errors of `post`.
+
+        A message without fields is refused before anything is stored, behind the credential.
+        """
+        answer = await self._ask("/plugin/v1/messages", b"{}", limit_seconds=ANSWER_SECONDS)
+        if answer.status != 400:
+            raise _failure(answer)
+
     async def _require_doors(self, *, patience_seconds: float) -> None:
         """Raise PluginsOffError when a 404 was about the whole server and not about one draft.
 
