@@ -89,7 +89,7 @@ def test_any_broken_mail_is_a_message(raw: bytes) -> None:
 
 
 TAGS = st.dictionaries(
-    st.sampled_from("v a b bh c d h i k l n p q s t x".split()),
+    st.sampled_from([*"vabcdhiklnpqstx", "bh"]),
     st.sampled_from(
         [
             "1", "DKIM1", "rsa-sha256", "ed25519-sha256", "rsa", "ed25519", "AAAA", "", "!", "=",
@@ -102,7 +102,7 @@ TAGS = st.dictionaries(
 TAG_LISTS = TAGS.map(lambda tags: "; ".join(f"{name}={value}" for name, value in tags.items()))
 GOOD = {"v": "1", "a": "rsa-sha256", "b": "AAAA", "bh": "AAAA", "d": "a.test", "h": "from"}
 SIGNATURES = TAG_LISTS | TAGS.map(
-    lambda tags: "; ".join(f"{name}={value}" for name, value in ({**tags, **GOOD, "s": "k"}).items())
+    lambda tags: "; ".join(f"{name}={value}" for name, value in (tags | GOOD | {"s": "k"}).items())
 )
 RESULTS = st.lists(
     st.sampled_from(
