@@ -8,6 +8,7 @@ runner closes with 4400.
 import enum
 from typing import Annotated, Any
 
+import attrs
 import msgspec
 
 from muster.clients.agent.backend import TurnId, Usage
@@ -17,6 +18,8 @@ FRAME_BYTES_MAX = 1 << 20  # of one frame from the server; a turn has at most ab
 # The server reads at most 256 KiB a frame, and JSON can spell a character with six bytes.
 TEXT_CHARACTERS_MAX = 40_000
 ERROR_CHARACTERS_MAX = 2_000
+MODEL_CHARACTERS_MAX = 200
+COUNT_MAX = 10**12
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
@@ -127,7 +130,14 @@ def pong() -> str:
 
 
 def _counted(usage: Usage | None) -> dict[str, Usage]:
-    return {} if usage is None else {"usage": usage}
+    # The server closes at a count or a name that is out of bounds, and a model chose this one.
+    if usage is None:
+        return {}
+    spoken = usage.model.encode("utf-8", "replace").decode()
+    name = "".join(character for character in spoken if character.isprintable())
+    counts = attrs.asdict(usage, filter=lambda field, _: field.name != "model")
+    bounded = {each: min(max(count, 0), COUNT_MAX) for each, count in counts.items()}
+    return {"usage": Usage(model=name[:MODEL_CHARACTERS_MAX], **bounded)}
 
 
 def _encode(kind: str, turn_id: TurnId, **members: str | Usage) -> str:
