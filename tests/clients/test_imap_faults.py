@@ -1,6 +1,7 @@
 """What the mail plugin makes of an IMAP server's faults, against a scripted one."""
 
 from collections.abc import AsyncIterator
+from datetime import date
 from functools import partial
 from pathlib import Path
 
@@ -155,15 +156,34 @@ async def test_a_server_without_idle(post: ImapPost, imap_server: ScriptedImap) 
     assert imap_server.count("IDLE") == 0
 
 
-async def test_a_server_that_refuses_idle(post: ImapPost, imap_server: ScriptedImap) -> None:
-    """A server that offers IDLE and takes none is polled after two tries, and that is told."""
+@pytest.mark.parametrize("fault", [Fault.NO, Fault.DROP])
+async def test_a_server_that_refuses_idle(
+    post: ImapPost, imap_server: ScriptedImap, fault: Fault
+) -> None:
+    """A server that offers IDLE and takes none is polled after three tries, and that is told."""
     post.poll_seconds = 1
-    imap_server.script("IDLE", *[Fault.NO] * 100)
+    imap_server.script("IDLE", *[fault] * 100)
     async with post.running():
         await until(lambda: post.told("takes no IDLE"), PATIENCE_SECONDS)
         imap_server.put(mail(4))
         await until(lambda: post.posted()[-1:] == ["Mail 4"], PATIENCE_SECONDS)
-    assert imap_server.count("IDLE") == 2
+    assert imap_server.count("IDLE") == 3
+
+
+@pytest.mark.parametrize("command", ["SEARCH", "FETCH"])
+async def test_a_folder_that_is_not_listed(
+    post: ImapPost, imap_server: ScriptedImap, command: str
+) -> None:
+    """A server that does not list what is in a folder is asked again at the poll, not at once."""
+    post.poll_seconds = 1
+    post.since = date(2026, 1, 1)
+    imap_server.script(command, Fault.NO, Fault.NO)
+    async with post.running():
+        await until(lambda: len(post.posted()) == 3, PATIENCE_SECONDS)
+    assert post.told("cannot read the folder INBOX") == 1
+    assert post.told("the folder INBOX can be read again") == 1
+    # Two looks failed, a third one listed; each look opens the folder, and one is at the start.
+    assert imap_server.count("EXAMINE") <= 7
 
 
 async def test_a_server_without_uidnext(post: ImapPost, imap_server: ScriptedImap) -> None:

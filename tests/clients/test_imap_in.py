@@ -296,7 +296,14 @@ async def test_a_folder_that_goes_is_waited_for(post: ImapPost, dovecot: Dovecot
         await do(dovecot, ("create_folder", "Lists"))
         await append(dovecot, mail(2), folder="Lists")
         await until(lambda: post.posted() == ["Mail 1", "Mail 2"], PATIENCE_SECONDS)
-    assert post.told("the folder Lists can be read again") == 1
+        assert post.told("the folder Lists can be read again") == 1
+        # And once more, while it is the one that IDLE watches.
+        await do(dovecot, ("delete_folder", "Lists"))
+        await append(dovecot, mail(3))
+        await until(lambda: post.posted()[-1:] == ["Mail 3"], PATIENCE_SECONDS)
+        await do(dovecot, ("create_folder", "Lists"))
+        await append(dovecot, mail(4), folder="Lists")
+        await until(lambda: post.posted()[-1:] == ["Mail 4"], PATIENCE_SECONDS)
 
 
 async def test_a_run_does_not_wait_for_ever(post: ImapPost, dovecot: Dovecot) -> None:

@@ -54,7 +54,7 @@ passdb {{
 }}
 userdb {{
   driver = static
-  args = uid={mail_user} gid={mail_group} home={folder}/home/%u
+  args = uid={mail_user} gid={mail_group} home={folder}/people/%u
 }}
 service imap-login {{
   inet_listener imap {{
@@ -182,7 +182,7 @@ async def running_dovecot() -> AsyncIterator[Dovecot]:
 def _prepare(folder: Path) -> Dovecot:
     folder.chmod(0o711)
     owner = pwd.getpwnam(MAIL_USER)
-    for name in ("mail", "home"):
+    for name in ("mail", "people"):
         (folder / name).mkdir()
         os.chown(folder / name, owner.pw_uid, owner.pw_gid)
     certificate, key = make_certificate().write(folder)

@@ -50,7 +50,8 @@ PASSING_CODES = ("[UNAVAILABLE]", "[INUSE]", "[LIMIT]", "[SERVERBUG]")
 
 # What IMAPClient and the socket raise, and what its parsers raise on an answer that is no IMAP.
 FAULTS = (
-    imaplib.IMAP4.error, OSError, EOFError, ValueError, TypeError, LookupError, AttributeError
+    imaplib.IMAP4.error, OSError, EOFError, ValueError, TypeError, LookupError, AttributeError,
+    MemoryError, OverflowError, RecursionError,
 )  # fmt: skip
 
 
@@ -222,6 +223,8 @@ class ImapConnection:
             if found is None:
                 return None
             chunk, size = found
+            if len(chunk) > CHUNK_BYTES:
+                raise ImapNoError("the server does not hand it out in parts")
             digest.update(chunk)
             total += len(chunk)
             beginning += chunk[: bytes_max - len(beginning)]

@@ -46,7 +46,10 @@ TURN_COUNT = 20
 RECONNECT_SECONDS_MAX = 60.0
 LOGIN_SECONDS = 60.0
 LOGIN_SECONDS_MAX = 15 * 60.0
-IDLE_FAULTS_MAX = 2
+IDLE_FAULTS_MAX = 3
+IDLE_SECONDS_MIN = 5.0
+IDLE_PAUSE_SECONDS = 15 * 60.0
+"""After 3 IDLEs in a row that ended in trouble within 5 s, folders are only polled so long."""
 
 
 class ImapUnreachableError(OSError):
@@ -89,6 +92,7 @@ class ImapIn:
     _failing_since: float = attrs.field(default=0.0, init=False)
     _is_told: bool = attrs.field(default=False, init=False)
     _idle_faults: int = attrs.field(default=0, init=False)
+    _idle_again_at: float = attrs.field(default=0.0, init=False)
 
     @property
     def left_count(self) -> int:
@@ -217,28 +221,40 @@ class ImapIn:
         self._open = None
         seconds = self.incoming.poll_seconds
         watched = await self._open_first(connection)
-        if watched is None or not connection.can_idle or self._idle_faults >= IDLE_FAULTS_MAX:
-            await trio.sleep(seconds)
-        elif not watched:
-            # Nothing came between this look and the IDLE: a server tells in it what did.
-            try:
-                await connection.idle(seconds)
-                self._idle_faults = 0
-            except ImapNoError as error:
-                self._idle_faults += 1
-                if self._idle_faults == IDLE_FAULTS_MAX:
-                    self.note(f"{self._shown} takes no IDLE ({error}); its folders are polled")
-                # What the server makes of the next command is anybody's guess.
-                raise ImapLostError(str(error)) from error
+        # Nothing comes between that look and the IDLE: a server tells in it what did.
+        if not watched:
+            idles = connection.can_idle and trio.current_time() >= self._idle_again_at
+            if watched is None or not idles:
+                await trio.sleep(seconds)
+            else:
+                await self._idle(connection, seconds)
         self._round.extend(self.folders)
 
+    async def _idle(self, connection: ImapConnection, seconds: float) -> None:
+        began_at = trio.current_time()
+        try:
+            await connection.idle(seconds)
+        except ImapError as error:
+            # A refusal, or a hang-up at once: to connect again and again for it helps nobody.
+            if trio.current_time() - began_at < IDLE_SECONDS_MIN:
+                self._idle_faults += 1
+            if self._idle_faults >= IDLE_FAULTS_MAX:
+                self._idle_faults = 0
+                self._idle_again_at = trio.current_time() + IDLE_PAUSE_SECONDS
+                self.note(f"{self._shown} takes no IDLE now ({error}); its folders are polled")
+            # What the server makes of the next command is anybody's guess.
+            raise ImapLostError(str(error)) from error
+        self._idle_faults = 0
+
     async def _open_first(self, connection: ImapConnection) -> bool | None:
-        """Open the first folder that can be opened; whether it has mail, None if there is none."""
+        """Open the first folder that can be read; whether it has mail, None if there is none."""
         for folder in self.folders:
-            try:
-                return await folder.open(connection)
-            except ImapNoError as error:
-                folder.miss(error)
+            # One that could not be read in this round waits for the next, also if it opens.
+            if not folder.is_missing:
+                try:
+                    return await folder.open(connection)
+                except ImapNoError as error:
+                    folder.miss(error)
         return None
 
     async def _connected(self) -> ImapConnection:
@@ -289,7 +305,10 @@ class ImapIn:
         if await folder.was_seen():
             folder.miss(error)
             return
-        names = await connection.folder_names()
+        try:
+            names = await connection.folder_names()
+        except ImapNoError:
+            names = [folder.name]
         if folder.name in names:
             folder.miss(error)
             return
