@@ -20,7 +20,8 @@ from bench.chaos.ledger import read_all
 from bench.chaos.nemeses import Nemeses, Plan
 from bench.chaos.outage import measure_outages
 from bench.chaos.parties import MESSAGES_PER_PLUGIN, Registered, share
-from bench.chaos.storm import Outcome, Say, storm_folder
+from bench.chaos.scene import Say, storm_folder
+from bench.chaos.storm import Outcome
 from bench.chaos.verdict import judge_ledgers
 
 VISIBLE_SECONDS = 3.0
@@ -32,7 +33,6 @@ POLL_SECONDS = 1.0
 async def run_against_queue(form: Form, say: Say) -> Outcome:
     """Let the storm pass over the queue; its verdict is by the ledgers alone."""
     async with storm_folder() as folder:
-        (folder / "state").mkdir()
         port = free_port()
         queue = ServerChild(
             command=[

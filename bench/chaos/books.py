@@ -15,6 +15,7 @@ class Books:
     """What all clients wrote down."""
 
     posted: dict[Key, set[int]] = attrs.field(factory=lambda: defaultdict(set))
+    injected: dict[Key, str] = attrs.field(factory=dict)  # mails in mailboxes: their Message-IDs
     accepted: Counter[Key] = attrs.field(factory=Counter)  # answered 202 in a ledger that says so
     sent: Counter[int] = attrs.field(factory=Counter)
     sent_to: Counter[Key] = attrs.field(factory=Counter)  # how often a message was answered
@@ -32,7 +33,7 @@ class Books:
     def story(self, draft_id: int) -> str:
         """What the plugins know of a draft, in the order in which they wrote it down."""
         told = [what.value for what in self.told.get(draft_id, ())]
-        return ", ".join(told) if told else "never heard of it: the answer to the claim was lost"
+        return ", ".join(told) if told else "nothing"
 
 
 def read_books(lines: Iterable[Line]) -> Books:
@@ -47,6 +48,8 @@ def _enter(books: Books, line: Line) -> None:
     match line.what:
         case What.POSTED | What.CLAIMED | What.SENT | What.RESULT:
             _enter_step(books, line)
+        case What.INTENT if line.detail:
+            books.injected[line.by, line.external_id] = line.detail
         case What.APPROVED:
             books.approved.add(line.draft_id)
         case What.REJECTED:

@@ -13,6 +13,7 @@ import trio
 
 from bench.chaos.against import run_against_queue
 from bench.chaos.forms import choose_form
+from bench.chaos.mail import run_mail_storm
 from bench.chaos.storm import Outcome, run_storm
 from bench.chaos.verdict import Verdict
 from muster.clients.stopping import until_stopped
@@ -27,6 +28,8 @@ LISTED = (
     ("unknown", "unknown"),
 )
 SHORT_KILLS, SHORT_MESSAGES = 10, 400
+MAIL_MINUTES = 60.0
+LISTED_MAX = 50  # sentences of a kind; what is unknown is listed whole
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,6 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--against", choices=["queue"], help="a plain queue, in which the ledgers must find faults"
     )
+    parser.add_argument(
+        "--mail", action="store_true", help="over `muster mail` with dovecot and SMTP, --minutes"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
@@ -53,6 +59,9 @@ def main(arguments: Sequence[str]) -> int:
     async def run() -> Outcome:
         if options.against == "queue":
             return await run_against_queue(form, _say)
+        if options.mail:
+            minutes = options.minutes or MAIL_MINUTES
+            return await run_mail_storm(minutes=minutes, seed=seed, say=_say)
         return await run_storm(form, _say)
 
     outcome = trio.run(until_stopped, run)
@@ -110,7 +119,10 @@ def verdict_lines(verdict: Verdict) -> list[str]:
     for title, name in reversed(LISTED):
         sentences: list[str] = getattr(verdict, name)
         lines.append(f"{title}: {len(sentences)}")
-        lines += [f"    {sentence}" for sentence in sentences]
+        shown = sentences if name == "unknown" else sentences[:LISTED_MAX]
+        lines += [f"    {sentence}" for sentence in shown]
+        if len(sentences) > len(shown):
+            lines.append(f"    … and {len(sentences) - len(shown)} more")
     return lines
 
 

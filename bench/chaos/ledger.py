@@ -21,6 +21,7 @@ class What(enum.Enum):
     """What happened. For a post: INTENT, then POSTED; for a reply: CLAIMED and what follows it."""
 
     INTENT = "intent"  # is about to post `external_id`
+    INJECTED = "injected"  # a mail that the IMAP server took
     POSTED = "posted"  # was answered 202 (`status`) or 200 with the message's `id`
     REFUSED = "refused"  # will never be taken: the answer is in `detail`
     CLAIMED = "claimed"  # a claim was answered with `draft_id`

@@ -18,6 +18,7 @@ import attrs
 import trio
 
 from bench.chaos.children import POLL_SECONDS, ChaosError, Child, ServerChild
+from bench.dovecot import Dovecot
 from muster.errors import Unavailable
 from muster.pg.driver import Connection, DatabaseError
 from muster.pg.embedded import Embedded
@@ -56,6 +57,7 @@ class Kind(enum.Enum):
     SESSION = "a database session ended"
     LISTENER = "the listener's session ended"
     CLIENT = "a client process killed"
+    DOVECOT = "dovecot killed"
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +80,8 @@ class Plan:
     kills: int
     stop_seconds: float = 0.0
     minutes: float = 0.0
+    clients: int = 2  # killed, for ten kills of the server
+    dovecots: int = 0  # the same
 
     def list_blows(self, chance: random.Random) -> list[Kind]:
         """All of them, shuffled; PostgreSQL dies once for ten kills of the server."""
@@ -86,7 +90,8 @@ class Plan:
             *[Kind.SERVER] * self.kills,
             *[Kind.POSTMASTER] * few,
             *[Kind.BACKEND] * max(1, few // 2),
-            *[Kind.CLIENT] * (2 * few),
+            *[Kind.CLIENT] * (self.clients * few),
+            *[Kind.DOVECOT] * (self.dovecots * few),
         ]
         chance.shuffle(blows)
         if self.stop_seconds:
@@ -104,6 +109,7 @@ class Nemeses:
     cluster: Embedded | None
     clients: Sequence[Child]
     say: Callable[[str], None]
+    dovecot: Dovecot | None = None
     blows: list[Blow] = attrs.field(factory=list)
     failed_starts: list[str] = attrs.field(factory=list)
 
@@ -137,6 +143,10 @@ class Nemeses:
                 ready_seconds = await self._stop_server()
             case Kind.CLIENT:
                 self._kill_client()
+            case Kind.DOVECOT if self.dovecot is not None:
+                await self.dovecot.kill()
+                await trio.sleep(self.random.uniform(*AWAY_SECONDS))
+                await self.dovecot.start()
             case _:
                 return
         blow = Blow(kind=kind, at=at, until=time.monotonic(), ready_seconds=ready_seconds)

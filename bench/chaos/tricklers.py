@@ -11,7 +11,7 @@ AGAIN_SECONDS = 1.0
 LENGTH = 4000
 
 
-async def trickle(port: int, token: str, chance: random.Random, seen: Counter[str]) -> None:
+async def trickle(port: int, token: str, chance: random.Random, *, seen: Counter[str]) -> None:
     """Do so again and again, until cancelled; `seen` counts how each attempt ended."""
     while True:
         slow_head = chance.random() < 0.5

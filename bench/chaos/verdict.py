@@ -10,7 +10,7 @@ superseded; a reply that the row calls sent and no ledger does.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -18,8 +18,6 @@ from bench.chaos.books import Books, Key
 from bench.chaos.rows import DraftRow, MessageRow, Rows
 from muster.drafts.rules import State as DraftState
 from muster.messages.rules import State
-
-LISTED_MAX = 20
 
 
 @attrs.define(kw_only=True)
@@ -77,12 +75,23 @@ def judge_ledgers(books: Books) -> Verdict:
 
 def judge(books: Books, rows: Sequence[Rows], turns: Iterable[str]) -> Verdict:
     """Hold the ledgers against every owner's rows; `turns` are the ids of those that began."""
+    verdict = judge_replies(books, rows, turns, {})
+    _judge_posts(verdict, books, {row.id: row for one in rows for row in one.messages})
+    return verdict
+
+
+def judge_replies(
+    books: Books, rows: Sequence[Rows], turns: Iterable[str], journals: Mapping[int, str]
+) -> Verdict:
+    """Judge what became of messages and of their replies, but not how the messages came.
+
+    `journals` says of a draft what its plugin kept beside its ledger.
+    """
     verdict = judge_ledgers(books)
     messages = {row.id: row for one in rows for row in one.messages}
     drafts = {row.id: row for one in rows for row in one.drafts}
-    _judge_posts(verdict, books, messages)
-    _judge_turns(verdict, messages, turns)
-    _judge_drafts(verdict, books, messages, drafts)
+    _judge_messages(verdict, messages, turns)
+    _judge_drafts(verdict, books, messages, drafts, journals)
     verdict.figures |= {
         "messages": len(messages),
         **_states("messages", messages.values()),
@@ -105,6 +114,11 @@ def _judge_posts(verdict: Verdict, books: Books, messages: dict[int, MessageRow]
             verdict.lost.append(f"{name} was answered as {sorted(ids)} and its row is {found}")
     verdict.odd += [f"{key} is stored, and no post of it was answered"
                     for key in stored if key not in books.posted]  # fmt: skip
+
+
+def _judge_messages(
+    verdict: Verdict, messages: dict[int, MessageRow], turns: Iterable[str]
+) -> None:
     for row in messages.values():
         match row.state:
             case State.QUEUED | State.DELIVERING:
@@ -113,9 +127,6 @@ def _judge_posts(verdict: Verdict, books: Books, messages: dict[int, MessageRow]
                 verdict.unknown.append(f"message {row.id} ({row.external_id}) is unconfirmed")
             case State.DELIVERED:
                 pass
-
-
-def _judge_turns(verdict: Verdict, messages: dict[int, MessageRow], turns: Iterable[str]) -> None:
     begun = Counter(int(turn.split(":")[1]) for turn in turns)
     verdict.turned_twice += [f"message {one} was handed over {times} times"
                              for one, times in begun.items() if times > 1]  # fmt: skip
@@ -129,12 +140,14 @@ def _judge_drafts(
     books: Books,
     messages: dict[int, MessageRow],
     drafts: dict[int, DraftRow],
+    journals: Mapping[int, str],
 ) -> None:
     answered: dict[int, int] = {}
     for row in drafts.values():
         name = f"draft {row.id} of message {row.message_id} ({_name(messages, row)})"
         state, sent = row.state, books.sent[row.id] > 0
-        told = f"{name} is {state.value}; its plugin: {books.story(row.id)}"
+        kept = f"; {journals[row.id]}" if row.id in journals else ""
+        told = f"{name} is {state.value}; its ledger: {books.story(row.id)}{kept}"
         if sent:
             if row.message_id in answered:
                 other = answered[row.message_id]
