@@ -3,28 +3,62 @@
 import functools
 import json
 import os
-from collections.abc import Mapping
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from muster.commands.exits import Exit
+from muster.commands.agent_backends import (
+    TAKEN,
+    BackendOptions,
+    Door,
+    OpenBackend,
+    check_options,
+    prepare,
+)
+from muster.commands.exits import Exit, as_sentence
 from muster.commands.tokens import AGENT, DEFAULT_URL, bad_setting, read_token
 from muster.errors import Conflict, MusterError, Refused, Unauthorized
 
 if TYPE_CHECKING:
     from muster.clients.agent.backend import Backend
+    from muster.clients.agent.dial import Closed
 
 
 @click.command("run")
-@click.option("--backend", type=click.Choice(["script"]), required=True, help="Who answers.")
+@click.option("--backend", type=click.Choice(list(TAKEN)), required=True, help="Who answers.")
 @click.option("--script", type=click.Path(path_type=Path), help="The rules of backend script.")
+@click.option("--model", metavar="NAME", help="Which model; claude-code has a choice of its own.")
+@click.option("--base-url", metavar="URL", help="Where the model is, if not at its maker's.")
+@click.option(
+    "--api-key-file",
+    type=click.Path(path_type=Path),
+    help="Holds the model's key [OPENAI_API_KEY or ANTHROPIC_API_KEY].",
+)
+@click.option(
+    "--max-output-tokens", type=click.IntRange(1, 1_000_000), help="Bounds each answer of a model."
+)
+@click.option("--claude", metavar="PROGRAM", help="Claude Code [claude, as found on PATH].")
+@click.option(
+    "--allow-tools",
+    metavar="NAMES",
+    help="Tools of Claude Code's own that it may use, such as Read,Grep. None, unless named: a"
+    " message could talk it into using them.",
+)
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    help="Keeps the conversations [a folder for this agent under XDG_STATE_HOME].",
+)
 @click.option("--url", help=f"Where muster is [MUSTER_URL, else {DEFAULT_URL}].")
 @click.option("--token-file", type=click.Path(path_type=Path), help="Holds the agent's token.")
 @click.option("--json", "as_json", is_flag=True, help="Print an event a line on stdout.")
 def run(
-    backend: str, script: Path | None, url: str | None, token_file: Path | None, *, as_json: bool
+    backend: str, url: str | None, token_file: Path | None, *, as_json: bool, **of_backends: object
 ) -> int:
     """Run an agent: take its turns from muster, one at a time, and answer them.
 
@@ -32,7 +66,17 @@ def run(
     an argument, since arguments are seen by every user of the machine. Ends on SIGTERM or Ctrl-C;
     exits 5 when the token is refused and 7 when another runner took over.
 
-    A script for --backend script is a TOML file of rules; the first that matches decides:
+    \b
+    Who answers, and what that one takes:
+      script       rules in a file: --script
+      openai       a chat server with OpenAI's interface: --model, --base-url
+      anthropic    Anthropic's interface: --model
+      claude-code  Claude Code, signed in by itself: --claude, --model, --allow-tools
+
+    A model or Claude Code works in an empty folder, without a setting of muster's, and with
+    muster's tools alone.
+
+    A script is a TOML file of rules; the first that matches decides:
 
     \b
       [[rule]]
@@ -47,15 +91,25 @@ def run(
     and verified; without it a rule matches everything. Beside reply and nothing a rule may say
     fail = "why" or busy = true.
     """  # noqa: D301 - click's mark for lines to leave as they are
-    if script is None:
-        raise click.UsageError(f"--backend {backend} needs --script FILE")
+    options = BackendOptions(**of_backends)  # type: ignore[arg-type]  # click's types are these
+    check_options(backend, options)
+    _run(backend, options, url=url, token_file=token_file, as_json=as_json)
+    return Exit.OK
 
+
+def _run(
+    backend: str,
+    options: BackendOptions,
+    *,
+    url: str | None,
+    token_file: Path | None,
+    as_json: bool,
+) -> None:
     # Here and below: what is heavy is imported only once it is needed.
     import trio
 
     from muster.clients.agent.backend import without_muster
     from muster.clients.agent.dial import socket_url
-    from muster.clients.agent.gateway import Gateway
     from muster.clients.stopping import until_stopped
 
     address = url or os.environ.get("MUSTER_URL") or DEFAULT_URL
@@ -63,29 +117,55 @@ def run(
         socket_url(address)
     except ValueError as error:
         raise bad_setting(str(error), "url") from error
-    gateway = Gateway(
-        url=address,
-        token=read_token(AGENT, token_file, os.environ),
-        backend=_load(script),
-        report=functools.partial(_report, as_json=as_json),
-    )
+    token = read_token(AGENT, token_file, os.environ)
     # From here on nothing that a backend might start finds a setting or a token of muster's.
     kept = without_muster(os.environ)
+    opened = prepare(backend, options, Door(url=address, token=token, environ=kept))
     os.environ.clear()
     os.environ.update(kept)
-    closed = trio.run(until_stopped, gateway.run)
+    report = functools.partial(_report, as_json=as_json)
+    with _empty_folder():
+        serve = functools.partial(_serve, opened, url=address, token=token, report=report)
+        closed = trio.run(until_stopped, serve)
+    if isinstance(closed, Exception):
+        raise _cannot_begin(closed) from closed
     if closed is not None:
         raise _turned_away(closed.code)
-    return Exit.OK
 
 
-def _load(script: Path) -> "Backend":
-    from muster.clients.agent import script as scripted
+async def _serve(
+    opened: OpenBackend, *, url: str, token: str, report: Callable[..., None]
+) -> "Closed | Exception":
+    """Serve turns with the backend; what kept it from being opened is returned."""
+    from muster.clients.agent.gateway import Gateway
+    from muster.clients.state_folder import StateFolderBusyError
 
-    try:
-        return scripted.load(script)
-    except scripted.ScriptError as error:
-        raise bad_setting(str(error), "script") from error
+    async with AsyncExitStack() as stack:
+        try:
+            backend: Backend = await stack.enter_async_context(opened())
+        except (StateFolderBusyError, OSError, sqlite3.Error) as error:
+            return error
+        return await Gateway(url=url, token=token, backend=backend, report=report).run()
+
+
+@contextmanager
+def _empty_folder() -> Iterator[None]:
+    """Work in a folder where a backend finds nothing."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="muster-agent-", ignore_cleanup_errors=True) as folder:
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
+
+def _cannot_begin(error: Exception) -> MusterError:
+    from muster.clients.state_folder import StateFolderBusyError
+
+    if isinstance(error, StateFolderBusyError):
+        return Conflict(as_sentence(str(error)))
+    return bad_setting(f"the state folder cannot be used: {error}", "state")
 
 
 def _turned_away(code: int) -> MusterError:
