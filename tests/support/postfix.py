@@ -201,6 +201,6 @@ def _prepare(folder: Path) -> Postfix:
     (folder / "config" / "main.cf").write_text(main)
     master = MASTER.format(port=server.port, tls_port=server.tls_port)
     (folder / "config" / "master.cf").write_text(master)
-    check = [POSTFIX, "-c", folder / "config", "check"]
+    check = [str(POSTFIX), "-c", str(folder / "config"), "check"]
     subprocess.run(check, check=True, capture_output=True)
     return server
