@@ -15,7 +15,7 @@ from muster.clients.mail.settings import EVERYTHING, Login, MailServer, Security
 from muster.clients.plugin import TryLaterError
 from tests.support.dovecot import PASSWORD, Dovecot, running_dovecot
 from tests.support.imap_post import ImapPost, external_id, mail
-from tests.support.scripted_server import MESSAGES, Answer, scripted_server
+from tests.support.scripted_server import MESSAGES, Answer, Step, scripted_server
 from tests.support.waiting import until
 
 LONG_AGO = datetime(2006, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -316,3 +316,22 @@ async def test_a_run_does_not_wait_for_ever(post: ImapPost, dovecot: Dovecot) ->
     await dovecot.start()
     await post.once()
     assert post.posted() == ["Mail 1"]
+
+
+async def test_nothing_is_lost_between_kills(post: ImapPost, dovecot: Dovecot) -> None:
+    """Over kills of the server, restarts of the plugin and a busy muster each mail arrives."""
+    await post.once()
+    sent: list[str] = []
+    for life in range(3):
+        post.server.script(MESSAGES, Answer(status=503, body={"error": "x"}), Step.LOSE_ANSWER)
+        async with post.running():
+            for _ in range(2):
+                numbers = range(len(sent), len(sent) + 5)
+                await append(dovecot, *map(mail, numbers))
+                sent += [f"Mail {number}" for number in numbers]
+                # Later in each life, so that the kill meets another step.
+                await post.has_more_than(len(sent) - 5 + life)
+                await dovecot.kill()
+                await dovecot.start()
+    assert await post.once() == 0
+    assert post.posted() == sent

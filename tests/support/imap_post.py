@@ -13,6 +13,7 @@ from muster.clients.mail.program import run_mail
 from muster.clients.mail.settings import FromImap, Since, ToMaildir
 from muster.clients.mail.settings import MailServer as Account
 from tests.support.scripted_server import MESSAGES, TOKEN, ScriptedServer
+from tests.support.waiting import until
 
 
 def mail(number: int, *, size_bytes: int = 0) -> bytes:
@@ -77,6 +78,10 @@ class ImapPost:
     def posted(self) -> list[str]:
         """The subjects that muster has, in the order in which they came."""
         return [message["subject"] for message in self.server.messages.values()]
+
+    async def has_more_than(self, count: int) -> None:
+        """Wait until muster has more than so many mails."""
+        await until(lambda: len(self.server.messages) > count, 20)
 
     def post_count(self) -> int:
         """How often a mail was posted, repeats included."""

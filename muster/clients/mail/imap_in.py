@@ -108,6 +108,7 @@ class ImapIn:
 
         ImapSettingsError for them. A server that is away is waited for by `fetch`.
         """
+        self._round.extend(self.folders)
         try:
             connection = await self._connected()
             for folder in self.folders:
@@ -119,7 +120,6 @@ class ImapIn:
             raise ImapSettingsError(tell_trouble(self.incoming.server, error)) from error
         except ImapLostError as error:
             self._lose(error)
-        self._round.extend(self.folders)
 
     async def fetch(self) -> Sequence[Message]:
         """The next mail; empty when there is none now and nobody waits for one."""
