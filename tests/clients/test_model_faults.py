@@ -170,14 +170,26 @@ async def test_an_error_in_the_stream_is_read(path: str, tmp_path: Path) -> None
         assert "overloaded" in on.heard.lower()
 
 
+async def test_an_old_servers_error_event_is_read(tmp_path: Path) -> None:
+    """An error without its wrapping is an error too, and no empty answer."""
+    async with stage(OPENAI, tmp_path) as on:
+        error = {"object": "error", "message": "engine died", "type": "InternalServerError"}
+        on.server.plays(Raw(chunks=[event_error(OPENAI, error), "data: [DONE]\n\n"]), OK)
+        assert await on.turn("go") == "Done."
+        assert "HTTP 500: engine died" in on.heard
+
+
 @BOTH
 async def test_an_error_event_can_be_final(path: str, tmp_path: Path) -> None:
     """A bad key that is told as an event ends the turn, though the stream stays open."""
     async with stage(path, tmp_path) as on:
         error = refusal(path, "authentication_error", f"bad key {KEY}")
-        on.server.plays(Raw(chunks=[event_error(path, error), ": more\n\n" * 50]))
+        events = render(path, {"model": "m", "messages": []}, Says(text="Let me"))
+        begun = next(at for at, event in enumerate(events, start=1) if "Let me" in event)
+        on.server.plays(Raw(chunks=[*events[:begun], event_error(path, error), ": more\n\n" * 50]))
         with pytest.raises(TurnError, match="refuses the key"):
             await on.turn("go")
+        assert on.heard == "Let me"
 
 
 @BOTH
@@ -250,12 +262,20 @@ async def test_a_context_too_long_forgets_the_older_half(path: str, tmp_path: Pa
 
 
 @BOTH
-async def test_a_turn_that_is_too_long_alone_fails(path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_a_proxy", [False, True])
+async def test_a_turn_that_is_too_long_alone_fails(
+    path: str, by_a_proxy: bool, tmp_path: Path
+) -> None:
     """When there is nothing left to forget, a sentence says that the turn is too long."""
     async with stage(path, tmp_path) as on:
         await on.turn("before")
-        on.server.plays(*[Refuses(status=400, body=TOO_LONG[path])] * 9)
-        with pytest.raises(TurnError, match=r"This turn alone is longer than the model takes: \w+"):
+        refused = Refuses(status=400, body=TOO_LONG[path])
+        if by_a_proxy:
+            refused = Refuses(status=413, body="<h1>413 Request Entity Too Large</h1>")
+        on.server.plays(*[refused] * 9)
+        with pytest.raises(
+            TurnError, match=r"This turn alone is longer than the model takes: [<\w]+"
+        ):
             await on.turn("go")
         assert len(on.server.asked) == 3
 

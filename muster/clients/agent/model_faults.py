@@ -74,7 +74,8 @@ class Provider:
         words = body.decode("utf-8", "replace")
         if _NO_CREDIT.search(words):
             return TurnError(f"The account behind {self.key_name} has no credit left: {said}")
-        if status in {400, 413, 422, 429, 500} and _TOO_LONG.search(words):
+        too_long = status in {400, 422, 429, 500} and _TOO_LONG.search(words)
+        if too_long or status == 413:
             return TooLong(said)
         if status in AGAIN:
             return TryAgain(f"HTTP {status}: {said}", retry_after_seconds=retry_after)

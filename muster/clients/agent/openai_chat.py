@@ -129,7 +129,7 @@ class _Answer:
             chunk = msgspec.json.decode(event.data, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
             raise TryAgain("the model sent a chunk that is no JSON object") from error
-        if chunk.get("error"):
+        if chunk.get("error") or chunk.get("object") == "error":
             raise self.provider.fault_in_stream(event.data)
         if isinstance(chunk.get("usage"), dict):
             self.counted = chunk["usage"]

@@ -186,7 +186,6 @@ class _Work:
     async def _ask(self, offered: Sequence[Tool]) -> Reply:
         failures = 0
         while True:
-            bites = Bites(say=self.turn.say)
             prompt = Prompt(
                 instructions=self.turn.instructions or INSTRUCTIONS,
                 entries=[entry for turn in self.earlier for entry in turn] + self.entries,
@@ -194,17 +193,22 @@ class _Work:
                 output_tokens_max=self.backend.output_tokens_max,
             )
             try:
-                reply = await self.backend.model.ask(prompt, hear=bites.hear, count=self.turn.count)
+                return await self._hear(prompt)
             except TryAgain as fault:
-                await bites.end()
                 failures += 1
                 await self._wait(failures, fault)
             except TooLong as fault:
-                await bites.end()
                 await self._shorten(fault)
-            else:
-                await bites.end()
-                return reply
+
+    async def _hear(self, prompt: Prompt) -> Reply:
+        bites = Bites(say=self.turn.say)
+        try:
+            reply = await self.backend.model.ask(prompt, hear=bites.hear, count=self.turn.count)
+        except (TryAgain, TooLong, TurnError):
+            await bites.end()
+            raise
+        await bites.end()
+        return reply
 
     async def _wait(self, failures: int, fault: TryAgain) -> None:
         if failures >= self.backend.attempts_max:
