@@ -139,6 +139,17 @@ async def test_nobody_listens(tmp_path: Path) -> None:
     assert "refused" in str(error)
 
 
+@pytest.mark.parametrize("host", [".in.test", "a" * 70 + ".test"])
+async def test_a_host_that_is_none(tmp_path: Path, host: str) -> None:
+    """A name that no host has, or can have, is told as a connection that could not be made."""
+    async with scripted_smtp() as server:
+        server.host = host
+        error = await failed(server, tmp_path, patience=Patience())
+        assert type(error) is SendLaterError
+        assert host in str(error)
+        server.host = "127.0.0.1"
+
+
 async def test_answers_in_pieces(tmp_path: Path) -> None:
     """Answers that arrive a byte at a time are read as they are."""
     async with scripted_smtp() as server:

@@ -157,7 +157,8 @@ async def open_line(host: str, port: int) -> Line:
     """Connect. TroubleError when there is no way."""
     try:
         stream = await trio.open_tcp_stream(host, port)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        # UnicodeError: a name that no host can have, found when it is encoded for the DNS.
         raise TroubleError(f"No connection to {host}:{port}: {_first_cause(error)}.") from error
     return Line(stream, host=host)
 

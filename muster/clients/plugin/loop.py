@@ -349,7 +349,8 @@ async def run_plugin_once(
     """Post what is there, send what is approved, report what is done; then return.
 
     Raises UnreachableError, TryLaterError or PluginsOffError where `run_plugin` would have
-    waited longer than `patience_seconds`; what was done until then stays done.
+    waited longer than `patience_seconds`; what was done until then stays done. A reply that may be
+    sent soon (SendLaterError) is not such a wait: it is tried as long as its lease lasts.
     """
     loop = _Loop(
         client=client, journal=journal, source=source, sink=sink, note=note,
