@@ -29,7 +29,7 @@ async def test_a_turn_is_a_run_of_the_program(stage: ClaudeStage) -> None:
     heard = Heard()
     async with stage.backend() as backend:
         assert await stage.turn(backend, heard) == "Done."
-    assert heard.said == ["Let me see.\n"]
+    assert heard.text == "Let me see.\n"
     assert heard.counted == [
         Usage(
             model="stand-in-1",

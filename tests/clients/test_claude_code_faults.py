@@ -73,6 +73,9 @@ async def test_a_run_without_a_good_result_fails_the_turn(
         '{"type":"assistant","message":7}',
         '{"type":"system","subtype":"init","mcp_servers":{"name":"muster"}}',
         '{"type":"from a newer version"}',
+        '{"type":"stream_event","event":{"type":"content_block_delta","delta":{"text":7}}}',
+        '{"type":"stream_event","event":{"type":"message_delta","usage":{"output_tokens":"x"}}}',
+        '{"type":"stream_event","event":7}',
     ],
 )
 async def test_a_line_that_is_none_is_passed_over(stage: ClaudeStage, line: str) -> None:
@@ -109,6 +112,17 @@ async def test_a_run_that_dies_early_tells_what_it_took(stage: ClaudeStage) -> N
             await stage.turn(backend, heard)
     assert heard.usage is not None
     assert (heard.usage.calls, heard.usage.input_tokens, heard.usage.output_tokens) == (2, 314, 40)
+
+
+async def test_a_call_that_is_cut_off_tells_what_it_took(stage: ClaudeStage) -> None:
+    """The tokens of a model call are counted from its first event on."""
+    stage.plan([{"say": "First."}, {"begin": True}, {"exit": 1}])
+    heard = Heard()
+    async with stage.backend() as backend:
+        with pytest.raises(TurnError):
+            await stage.turn(backend, heard)
+    assert heard.usage is not None
+    assert (heard.usage.calls, heard.usage.input_tokens, heard.usage.output_tokens) == (2, 314, 21)
 
 
 async def test_without_musters_tools_the_model_is_not_asked(stage: ClaudeStage) -> None:

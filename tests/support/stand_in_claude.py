@@ -46,7 +46,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for flag in ("--print", "--verbose", "--strict-mcp-config", "--disable-slash-commands"):
         parser.add_argument(flag, action="store_true")
-    parser.add_argument("--fork-session", action="store_true")
+    for flag in ("--fork-session", "--include-partial-messages"):
+        parser.add_argument(flag, action="store_true")
     for name in ("output-format", "mcp-config", "tools", "allowedTools", "permission-mode"):
         parser.add_argument(f"--{name}")
     for name in ("setting-sources", "session-id", "resume", "model", "system-prompt-file"):
@@ -194,22 +195,37 @@ class Run:
         if self.text.lstrip().startswith("/"):
             self.finish(0, result=f"{self.text.split()[0]} isn't available in this environment.")
 
-    def say(self, *blocks: dict[str, Any], model: str = MODEL, same: bool = False) -> None:
-        """Print a message, an event for each of its blocks."""
+    def piece(self, kind: str, **members: Any) -> None:
+        """Print an event of the provider's, if they were asked for."""
+        if self.flags.include_partial_messages:
+            emit(type="stream_event", event={"type": kind, **members}, session_id=self.session_id)
+
+    def begin_message(self, model: str = MODEL) -> dict[str, Any]:
+        """The head of a message, printed unless the program made it up itself."""
         synthetic = model != MODEL
-        self.messages += not synthetic and not same
+        usage = NO_USAGE if synthetic else {**USAGE, "output_tokens": 1}
+        self.messages += not synthetic
+        head = {"id": f"msg_{self.messages}", "model": model, "role": "assistant", "usage": usage}
+        if not synthetic:
+            self.piece("message_start", message={**head, "content": []})
+        return head
+
+    def say(self, *blocks: dict[str, Any], model: str = MODEL) -> None:
+        """Print a message: its pieces, and an event for each of its blocks."""
+        head = self.begin_message(model)
+        made_up = model != MODEL
         for block in blocks:
-            emit(
-                type="assistant",
-                message={
-                    "id": f"msg_{self.messages}",
-                    "model": model,
-                    "role": "assistant",
-                    "content": [block],
-                    "usage": NO_USAGE if synthetic else USAGE,
-                },
-                session_id=self.session_id,
-            )
+            if not made_up:
+                self.piece("content_block_start", content_block={**block, "text": ""})
+                text = block.get("text", "")
+                for part in (text[:3], text[3:]):
+                    self.piece("content_block_delta", delta={"type": "text_delta", "text": part})
+            emit(type="assistant", message={**head, "content": [block]})
+            if not made_up:
+                self.piece("content_block_stop", index=0)
+        if not made_up:
+            self.piece("message_delta", usage={"output_tokens": USAGE["output_tokens"]})
+            self.piece("message_stop")
 
     def call(self, name: str, arguments: dict[str, Any]) -> None:
         """Call a tool as the model wants it, if it is there and allowed."""
@@ -237,6 +253,8 @@ class Run:
         match step:
             case {"say": text}:
                 self.say({"type": "text", "text": text})
+            case {"begin": _}:
+                self.begin_message()
             case {"call": name}:
                 self.call(name, step.get("arguments", {}))
             case {"line": line}:

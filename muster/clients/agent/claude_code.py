@@ -37,10 +37,10 @@ import attrs
 import trio
 
 from muster.clients.agent.backend import Backend, Tools, Turn, TurnError, without_muster
+from muster.clients.agent.bites import Bites
 from muster.clients.agent.child_program import EXIT_SECONDS, Exited, run_program
 from muster.clients.agent.claude_sessions import ClaudeSessions, open_claude_sessions
 from muster.clients.agent.claude_stream import SERVER, Stream, clean
-from muster.clients.agent.frames import TEXT_CHARACTERS_MAX
 
 DEFAULT_LABEL = "default"
 # What the program must not do by itself: read files that a text names, remember, replace itself.
@@ -76,6 +76,7 @@ class ClaudeCode:
             "--print",
             "--output-format=stream-json",
             "--verbose",
+            "--include-partial-messages",
             "--strict-mcp-config",
             f"--mcp-config={files / MCP_FILE}",
             f"--tools={','.join(self.allowed_tools)}",
@@ -137,12 +138,10 @@ class ClaudeCodeBackend(Backend):
         return answer
 
     async def _run(self, turn: Turn, label: str, resumed: str | None) -> "_Run":
-        heard = Stream()
+        heard, bites = Stream(), Bites(say=turn.say)
 
         async def hear(line: bytes) -> float | None:
-            said = heard.take(line)
-            for at in range(0, len(said), TEXT_CHARACTERS_MAX - 1):
-                await turn.say(said[at : at + TEXT_CHARACTERS_MAX - 1] + "\n")
+            await bites.hear(heard.take(line))
             if heard.door_is_away:
                 return 0
             return EXIT_SECONDS if heard.result is not None else None
@@ -162,6 +161,7 @@ class ClaudeCodeBackend(Backend):
                 # Of a run that was cancelled as well.
                 if heard.usage is not None:
                     turn.count(heard.usage)
+        await bites.end()
         return _Run(heard=heard, exited=exited, session_id=session_id)
 
     def _empty_folder(self, label: str) -> Path:

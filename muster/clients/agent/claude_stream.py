@@ -3,8 +3,11 @@
 Seen of version 2.1.197, against a server on loopback that spoke its provider's protocol:
 
 - `system`, subtype `init`, first: `mcp_servers` with a status each, `tools`, `session_id`.
+- `stream_event`, with `--include-partial-messages`: the provider's own events as they come, so that
+  a call that is cut off has told what it took.
 - `assistant`: one for each block of a message, all with the message's `id` and with its usage as it
-  was when the message began; an answer that the program made up itself has model `<synthetic>`.
+  was when the message began; an answer that the program made up itself has model `<synthetic>` and
+  no events.
 - `user`: the results of tools.
 - `result`, last: `result` (the last text), `usage` and `modelUsage` of this run alone, also when a
   session was resumed. An error of the provider is `is_error: true` beside subtype `success`; a
@@ -49,6 +52,8 @@ class Stream:
     _calls: int = 0
     _before: Usage | None = None  # the usage of the messages before the one that is being read
     _message: tuple[str, Usage] | None = None
+    _streams: bool = False  # the text was told by its pieces
+    _in_text: bool = False
     _told: Usage | None = None  # by the result
 
     def take(self, line: bytes) -> str:
@@ -65,6 +70,8 @@ class Stream:
                     server.get("name") == SERVER and server.get("status") in OUT_OF_REACH
                     for server in _objects(event.get("mcp_servers"))
                 )
+            case "stream_event":
+                return self._piece(_object(event.get("event")))
             case "assistant":
                 return self._assistant(_object(event.get("message")))
             case "result":
@@ -93,28 +100,53 @@ class Stream:
     def _tells(self, words: str) -> bool:
         return self.result is not None and words in self.result.text.lower()
 
+    def _piece(self, event: Mapping[str, Any]) -> str:
+        self._streams = True
+        match event.get("type"):
+            case "message_start":
+                message = _object(event.get("message"))
+                self._name(message)
+                self._begin(str(message.get("id")), message)
+            case "message_delta" if self._message is not None:
+                # Cumulative, and it may leave out what was told before.
+                message_id, before = self._message
+                output = _number(_object(event.get("usage")), "output_tokens")
+                self._message = message_id, attrs.evolve(before, output_tokens=output)
+            case "content_block_start":
+                self._in_text = _object(event.get("content_block")).get("type") == "text"
+            case "content_block_delta" if self._in_text:
+                text = _object(event.get("delta")).get("text")
+                return clean(text) if isinstance(text, str) else ""
+            case "content_block_stop" if self._in_text:
+                self._in_text = False
+                return "\n"
+        return ""
+
     def _assistant(self, message: Mapping[str, Any]) -> str:
         blocks = list(_objects(message.get("content")))
         self.tools_ran |= any(block.get("type") == "tool_use" for block in blocks)
-        model = message.get("model")
-        if model == SYNTHETIC:
+        if message.get("model") == SYNTHETIC:
             return ""
+        self._name(message)
+        message_id = str(message.get("id"))
+        if self._message is None or self._message[0] != message_id:
+            self._begin(message_id, message)
+        if self._streams:
+            return ""
+        texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+        return "".join(f"{clean(text)}\n" for text in texts if isinstance(text, str))
+
+    def _name(self, message: Mapping[str, Any]) -> None:
+        model = message.get("model")
         if isinstance(model, str):
             self._model = model
-        self._count(message)
-        texts = [block.get("text") for block in blocks if block.get("type") == "text"]
-        return "\n".join(clean(text) for text in texts if isinstance(text, str))
 
-    def _count(self, message: Mapping[str, Any]) -> None:
-        # Several events are of one message, so they are told apart by its id.
-        usage = _usage(self._model, 1, _object(message.get("usage")))
-        message_id = str(message.get("id"))
-        if self._message is not None and self._message[0] != message_id:
+    def _begin(self, message_id: str, message: Mapping[str, Any]) -> None:
+        if self._message is not None:
             before = self._message[1]
             self._before = before if self._before is None else self._before + before
-        if self._message is None or self._message[0] != message_id:
-            self._calls += 1
-        self._message = message_id, usage
+        self._calls += 1
+        self._message = message_id, _usage(self._model, 1, _object(message.get("usage")))
 
     def _read_totals(self, event: Mapping[str, Any]) -> Usage | None:
         models = _object(event.get("modelUsage"))
