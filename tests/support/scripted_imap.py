@@ -18,6 +18,7 @@ import trio
 from muster.clients.mail.settings import Login, MailServer, Security
 
 INBOX = '"INBOX"'
+SILENCE_SECONDS = 10.0
 DATED = '"01-Mar-2026 10:00:00 +0000"'
 
 
@@ -198,7 +199,10 @@ class _Session:
                 await self.send("* BYE too many of you")
                 raise _HungUp
             case Fault.SILENCE:
-                await trio.sleep_forever()
+                # For ever to whoever waits, and an end to a test that would hang with it.
+                with trio.move_on_after(SILENCE_SECONDS):
+                    await trio.sleep_forever()
+                raise _HungUp
             case Fault.JUNK:
                 await self.send(b"HTTP/1.1 400 \xff\xfe")
                 raise _HungUp
