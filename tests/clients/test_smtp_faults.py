@@ -160,6 +160,18 @@ async def test_answers_in_pieces(tmp_path: Path) -> None:
         assert len(server.mails) == 1
 
 
+async def test_a_server_that_is_never_quite_silent(tmp_path: Path) -> None:
+    """A byte now and then does not buy a server more time than the whole step has."""
+    async with scripted_smtp() as server:
+        server.piece_bytes, server.piece_seconds = 1, 0.05
+        server.script(GREETING, "220 " + "x" * 1000)
+        began = trio.current_time()
+        error = await failed(server, tmp_path)
+        assert type(error) is SendLaterError
+        assert "took longer than" in str(error)
+        assert trio.current_time() - began < 3
+
+
 @pytest.mark.parametrize(
     ("said", "shown"),
     [

@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from muster.clients.mail.settings import Login, MailServer, Security
+from tests.support.waiting import dawdle
 
 TEXT = "text"
 DOT = "dot"
@@ -50,6 +51,7 @@ class ScriptedSmtp:
     implicit_tls: bool = False
     login: Login | None = None
     piece_bytes: int = 1_000_000
+    piece_seconds: float = 0.0
     reads_text: bool = True
     answer_when: trio.Event | None = None
     scripts: dict[str, deque[Step]] = attrs.field(factory=dict)
@@ -103,6 +105,8 @@ class _Peer:
         raw = said.encode("utf-8", "surrogateescape") + b"\r\n"
         for start in range(0, len(raw), self.server.piece_bytes):
             await self.stream.send_all(raw[start : start + self.server.piece_bytes])
+            if self.server.piece_seconds:
+                await dawdle(self.server.piece_seconds, because="a slow server is what is tested")
 
     async def fail(self, fault: Fault) -> None:
         if fault is Fault.SILENT:
