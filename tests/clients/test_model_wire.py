@@ -2,11 +2,16 @@
 
 import itertools
 import json
+import ssl
+import subprocess
+import sys
 from collections.abc import Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import anthropic
+import attrs
 import httpx2
 import openai
 import pydantic
@@ -18,12 +23,14 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
 from muster.clients.agent.anthropic_messages import AnthropicModel
+from muster.clients.agent.backend import TurnError
 from muster.clients.agent.model_faults import read_key
 from muster.clients.agent.openai_chat import OpenAiModel
 from muster.clients.agent.sse import Event, EventReader
+from tests.support.certificate import make_certificate
 from tests.support.model_protocols import ANTHROPIC, OPENAI, OVERLOADED, Says
-from tests.support.model_server import KEY, ModelServer, Refuses, model_server
-from tests.support.model_stage import stage
+from tests.support.model_server import KEY, Cut, Drops, ModelServer, Refuses, model_server
+from tests.support.model_stage import new_model, stage
 
 STREAM = (
     ": a comment\n\nevent: ping\r\ndata: {}\r\n\r\ndata: one\rdata: two\r\rid: 7\nretry: 9\n\n"
@@ -178,3 +185,45 @@ def test_a_key_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
     assert read_key({}, "OPENAI_API_KEY") is None
     assert read_key(named, "OPENAI_API_KEY") == "sk-file"
     assert read_key(named | {"OPENAI_API_KEY": "sk-env"}, "OPENAI_API_KEY") == "sk-env"
+
+
+@pytest.mark.parametrize("path", [OPENAI, ANTHROPIC])
+async def test_a_model_behind_tls(path: str, tmp_path: Path) -> None:
+    """A provider is asked over TLS, also after a stream of it was cut without a goodbye."""
+    certificate = make_certificate()
+    http = httpx2.AsyncClient(trust_env=False, verify=certificate.client_context())
+    async with model_server(certificate.server_context()) as server, stage(path, tmp_path) as on:
+        model = attrs.evolve(new_model(path, server.url), http=http)
+        on.backend = attrs.evolve(on.backend, model=model)
+        server.plays(Drops(), Cut(says=SAYS, events=3), Says(text="Done."))
+        async with aclosing(model):
+            assert await on.turn("go") == "Done."
+        assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("path", [OPENAI, ANTHROPIC])
+async def test_a_stranger_is_not_given_the_key(path: str, tmp_path: Path) -> None:
+    """A certificate that nobody trusts ends the turn at once, and says that it is this."""
+    context = ssl.create_default_context()
+    http = httpx2.AsyncClient(trust_env=False, verify=context)
+    async with (
+        model_server(make_certificate().server_context()) as server,
+        stage(path, tmp_path) as on,
+    ):
+        model = attrs.evolve(new_model(path, server.url), http=http)
+        on.backend = attrs.evolve(on.backend, model=model)
+        async with aclosing(model):
+            with pytest.raises(TurnError, match=r"not trusted.*self.signed certificate"):
+                await on.turn("go")
+        assert server.asked == []
+        assert server.connections == 1
+
+
+def test_the_backends_need_no_library_and_no_asyncio() -> None:
+    """Both models and the loop come without the providers' libraries and without asyncio."""
+    modules = "anthropic_messages, openai_chat, tool_loop"
+    code = f"import sys; from muster.clients.agent import {modules}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "muster.clients.agent.tool_loop" in loaded
+    assert loaded & {"asyncio", "anyio", "openai", "anthropic", "pydantic"} == set()

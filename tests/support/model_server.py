@@ -7,6 +7,7 @@ without its result, an empty text, an id that comes twice.
 """
 
 import json
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -73,6 +74,7 @@ class Reads:
     answer: Callable[["Asked"], Says]
 
 
+Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 Step = Says | Reads | Refuses | Cut | Hangs | Drops | Raw
 
 
@@ -90,6 +92,7 @@ class ModelServer:
     """The state that tests look at."""
 
     port: int = 0
+    scheme: str = "http"
     asked: list[Asked] = attrs.field(factory=list)
     script: deque[Step] = attrs.field(factory=deque)
     faults: list[str] = attrs.field(factory=list)
@@ -100,7 +103,7 @@ class ModelServer:
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def plays(self, *steps: Step) -> None:
         """What happens to the next requests."""
@@ -108,21 +111,22 @@ class ModelServer:
 
 
 @asynccontextmanager
-async def model_server() -> AsyncIterator[ModelServer]:
+async def model_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[ModelServer]:
     """Serve on a free port of 127.0.0.1; at the end, no request may have been at fault."""
-    server = ModelServer()
+    server = ModelServer(scheme="https" if tls else "http")
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         server.port = listeners[0].socket.getsockname()[1]
-        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, server), listeners))
+        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, server, tls), listeners))
         yield server
         nursery.cancel_scope.cancel()
     assert server.faults == []
 
 
-async def _serve(server: ModelServer, stream: trio.SocketStream) -> None:
+async def _serve(server: ModelServer, tls: ssl.SSLContext | None, tcp: trio.SocketStream) -> None:
     server.connections += 1
-    async with stream:
+    stream: Stream = trio.SSLStream(tcp, tls, server_side=True) if tls else tcp
+    async with tcp:
         connection = h11.Connection(h11.SERVER)
         try:
             while await _serve_one(server, stream, connection):
@@ -131,9 +135,7 @@ async def _serve(server: ModelServer, stream: trio.SocketStream) -> None:
             return
 
 
-async def _serve_one(
-    server: ModelServer, stream: trio.SocketStream, connection: h11.Connection
-) -> bool:
+async def _serve_one(server: ModelServer, stream: Stream, connection: h11.Connection) -> bool:
     asked = await _read(stream, connection)
     if asked is None:
         return False
@@ -172,13 +174,13 @@ async def _serve_one(
             return False
 
 
-async def _read(stream: trio.SocketStream, connection: h11.Connection) -> Asked | None:
+async def _read(stream: Stream, connection: h11.Connection) -> Asked | None:
     head: h11.Request | None = None
     body = b""
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
-            connection.receive_data(await stream.receive_some(65536))
+            connection.receive_data(bytes(await stream.receive_some(65536)))
         elif isinstance(event, h11.Request):
             head = event
         elif isinstance(event, h11.Data):
@@ -195,7 +197,7 @@ async def _read(stream: trio.SocketStream, connection: h11.Connection) -> Asked 
 
 
 async def _stream(
-    stream: trio.SocketStream,
+    stream: Stream,
     connection: h11.Connection,
     chunks: Sequence[str],
     *,

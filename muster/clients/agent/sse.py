@@ -11,7 +11,8 @@ loop would leave them to the garbage collector.
 
 import codecs
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import attrs
@@ -77,6 +78,10 @@ async def stream(
                 raise TurnError(f"{url} answered {kind} and no event stream: is it the address?")
             await _events(answer, heed)
     except httpx2.TransportError as error:
+        for cause in _causes(error):
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                why = cause.verify_message
+                raise TurnError(f"The certificate of {url} is not trusted: {why}.") from error
         raise TryAgain(f"the connection to the model failed: {told(error)}") from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise TurnError(f"The model's server cannot be asked at {url}: {told(error)}.") from error
@@ -84,8 +89,15 @@ async def stream(
 
 
 def told(error: Exception) -> str:
-    """Say what an error of HTTP was; some carry no words."""
-    return str(error) or type(error).__name__
+    """Say what an error of HTTP was; some carry no words, but their causes do."""
+    return next(filter(None, map(str, _causes(error))), type(error).__name__)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 class EventReader:
