@@ -33,10 +33,11 @@ class Resolver(Protocol):
 
 @attrs.frozen(kw_only=True)
 class DnsResolver:
-    """Asks the servers of `asker`; `shown` says for people which they are."""
+    """Asks the servers of `asker`, for `seconds_max` a name; `shown` says for people which."""
 
     shown: str
     asker: dns.asyncresolver.Resolver
+    seconds_max: float = LOOKUP_SECONDS_MAX
 
     async def find_txt(self, name: str) -> tuple[bytes, ...] | Doubt:
         """The records, each with its strings joined; a Doubt when no server gave an answer."""
@@ -45,7 +46,7 @@ class DnsResolver:
                 dns.name.from_text(name),
                 "TXT",
                 backend=dns.asyncbackend.get_backend("trio"),
-                lifetime=LOOKUP_SECONDS_MAX,
+                lifetime=self.seconds_max,
                 raise_on_no_answer=False,
             )
         except dns.resolver.NXDOMAIN:

@@ -10,6 +10,7 @@ Not asked for: a signed Content-Type, since large senders leave it out. What it 
 is still made of bytes that the sender signed.
 """
 
+import base64
 import re
 
 import attrs
@@ -35,7 +36,6 @@ CANONICAL = frozenset({"simple", "relaxed"})
 NEEDED = ("v", "a", "b", "bh", "d", "h", "s")
 TAG_NAME = re.compile(rb"[A-Za-z][A-Za-z0-9_]*")
 LONG_BLANK = re.compile(rb"[ \t\r\n\v\f]{%d}" % (BLANKS_MAX + 1))
-BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 SELECTOR = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,200}[A-Za-z0-9])?")
 SECONDS = re.compile(r"[0-9]{1,12}")
 
@@ -52,6 +52,7 @@ class Signature:
     selector: str
     key_type: str
     body_is_relaxed: bool
+    body_hash: bytes
     same_identity: bool
 
     @property
@@ -113,6 +114,7 @@ def _read(raw: bytes, *, index: int, head: Head, from_domain: str, now: float) -
         domain=domain,
         selector=tags["s"],
         key_type=ALGORITHMS[tags["a"]],
+        body_hash=_from_base64(tags["bh"]) or b"",
         body_is_relaxed=tags.get("c", "").partition("/")[2] == "relaxed",
         same_identity=identity == domain,
     )
@@ -132,7 +134,7 @@ def _doubt_of_form(tags: dict[str, str], *, domain: str, identity: str | None) -
         return "has no canonical form that is known"
     if not SELECTOR.fullmatch(tags["s"]) or ".." in tags["s"]:
         return "has a selector that is none"
-    if not all(BASE64.fullmatch("".join(tags[name].split())) for name in ("b", "bh")):
+    if not (_from_base64(tags["b"]) and _from_base64(tags["bh"])):
         return "can't be read"
     if identity is None or not (identity == domain or identity.endswith(f".{domain}")):
         return "speaks for another domain (i=)"
@@ -158,3 +160,10 @@ def _doubt_of_time(tags: dict[str, str], *, now: float) -> str | None:
     if "x" in times and int(times["x"]) < int(times.get("t", 0)):
         return "expired before it was made (x=)"
     return None
+
+
+def _from_base64(text: str) -> bytes | None:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        return None
