@@ -8,6 +8,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+# Called once for each crash, with where it was; it must not block.
+ReportCrash = Callable[[BaseException, str], None]
 
 
 class PeerGone(ConnectionError):

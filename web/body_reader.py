@@ -1,8 +1,8 @@
 """The outermost ASGI wrapper: a handler starts only once the whole body of its request is here.
 
-Hypercorn goes silent on a kept connection whose handler answers before the body arrived in a later
-segment, which is the shape of every refusal. So the body is read first, within a cap for its route
-and a time for the whole of it, and replayed. After it the handler's `receive` gives
+A handler may answer without a look at the body, as every refusal does, and what it left would be
+taken for the next request or end the connection. So the body is read first, within a cap for its
+route and a time for the whole of it, and replayed. After it the handler's `receive` gives
 `http.disconnect` once the client leaves, and keeps giving it.
 """
 

@@ -1,122 +1,154 @@
-"""One client from its first byte to its last: reading, writing, and the deadlines of both.
+"""One client from its first byte to its last: which request is next, and when there is none.
 
-This stands in the place of Hypercorn's `TCPServer`, which starts a task for each idle time, shields
-half of a send from cancellation and the other half not, and leaves the idle task running when the
-client has left. Here the idle time and the time for a head are deadlines of the read.
+    idle  --first bytes-->  head  --whole head-->  exchange, or a WebSocket  --kept-->  idle
+
+The time of an idle client and the time for a head are deadlines of the read. There is none while a
+handler is at work; a body's time is `web.body_reader`'s. Everything happens in one task: a parked
+claim is this task, waiting in its handler.
 """
 
-import math
-from typing import Any, cast
+from typing import Any
 
+import attrs
 import trio
-from hypercorn.config import Config
-from hypercorn.events import Closed, RawData, Updated
-from hypercorn.events import Event as WireEvent
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import parse_socket_addr
 
-from web.asgi import ASGIApp
-from web.handlers import Handlers, ReportCrash
-from web.line import CHUNK_BYTES, Limits, Line
-from web.wire import Http1
+from actors import sole_error
+from web.asgi import ASGIApp, PeerGone, ReportCrash, Scope
+from web.errors import send_error
+from web.exchange import CLOSE, Exchange, refuse
+from web.heads import Head, Refusal, take_head
+from web.line import CHUNK_BYTES, Counts, Limits, Line
+from web.upgraded import serve_socket
+
+
+@attrs.define(kw_only=True)
+class Service:
+    """What all connections of a server have in common."""
+
+    app: ASGIApp
+    report: ReportCrash
+    limits: Limits
+    counts: Counts
+    stopping: bool = False  # connections end after what they have in hand
 
 
 class Connection:
     """One client from its first byte to its last."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        config: Config,
-        context: WorkerContext,
-        line: Line,
-        *,
-        limits: Limits,
-        report: ReportCrash,
-    ) -> None:
-        self._app = app
-        self._config = config
-        self._context = context
+    def __init__(self, service: Service, line: Line) -> None:
+        self._service = service
         self._line = line
-        self._sending = trio.Lock()
-        self._protocol: Http1
-        self._limits = limits
-        self._report = report
-        self._head_began = math.inf
-        self._heads_seen = 0
-        self._idle_since = trio.current_time()
+        self._buffer = bytearray()
 
     async def run(self) -> None:
         """Serve until the client or the line ends; OSErrors of the socket end it quietly."""
         sock = self._line.socket
         client = parse_socket_addr(sock.family, sock.getpeername())
         server = parse_socket_addr(sock.family, sock.getsockname())
-        async with Handlers(self._line, self._report) as handlers:
-            self._protocol = Http1(
-                self._line,
-                cast("AppWrapper", self._app),
-                self._config,
-                self._context,
-                handlers,
-                ConnectionState(cast("Any", {})),
-                False,  # no TLS
-                client,
-                server,
-                self._send,
-            )
-            await self._read_data()
+        try:
+            while (head := await self._next_head()) is not None:
+                self._line.idle = False
+                if head.upgrades:
+                    await self._serve_socket(head, client, server)
+                    return
+                if not await self._exchange(head, client, server):
+                    return
+                self._line.idle = True
+        except Refusal as refusal:
+            # To HEAD the body is only announced.
+            without_body = self._buffer.startswith(b"HEAD ")
+            await refuse(self._line, refusal.status, without_body=without_body)
 
-    async def _send(self, event: WireEvent) -> None:
-        """Write bytes, close, or note that the connection is idle or busy, in one piece.
-
-        Shielded, because a handler is cancelled in here as a matter of course: Quart-Trio ends its
-        own as soon as the request is over. Half of this would lose bytes that the parser counts as
-        sent. Each wait has a bound (`Line`).
-        """
-        if isinstance(event, Updated):
-            self._line.idle = event.idle
-            self._idle_since = trio.current_time()
-            self._line.expect_bytes_until(self._read_deadline())
-        elif isinstance(event, Closed):
-            if not self._line.closing:
-                self._line.wants_linger = self._protocol.may_still_send
-                self._line.hang_up()
-            await self._protocol.handle(Closed())
-        elif isinstance(event, RawData):
-            try:
-                with trio.CancelScope(shield=True):
-                    async with self._sending:
-                        await self._line.send_all(event.data)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                await self._protocol.handle(Closed())
-
-    async def _read_data(self) -> None:
+    async def _next_head(self) -> Head | None:
+        """Wait for the next head; None when there will be none."""
+        limits = self._service.limits
+        idle_until = trio.current_time() + limits.idle_seconds
+        deadline = idle_until
         while True:
-            self._line.expect_bytes_until(self._read_deadline())
+            head = take_head(self._buffer, limits.head_bytes_max)
+            if head is not None:
+                return head
+            if not self._buffer:
+                deadline = idle_until
+            elif deadline == idle_until:
+                deadline = min(trio.current_time() + limits.head_seconds, idle_until)
             try:
-                data = await self._line.receive_some(CHUNK_BYTES)
+                data = await self._line.receive_some(CHUNK_BYTES, deadline=deadline)
             except (trio.ClosedResourceError, trio.BrokenResourceError):
-                break
+                return None
             except trio.TooSlowError:
-                if self._protocol.awaits_head:
-                    await self._protocol.refuse(408)
-                self._line.hang_up()
-                break
-            await self._protocol.handle(RawData(data))
+                if self._buffer:
+                    raise Refusal(408) from None
+                return None
             if not data:
-                break
-        await self._protocol.handle(Closed())
+                if self._buffer:
+                    raise Refusal(400)
+                return None
+            self._buffer += data
 
-    def _read_deadline(self) -> float:
-        """Return when the next bytes must be here: for a head that has begun, or an idle client.
+    async def _exchange(self, head: Head, client: object, server: object) -> bool:
+        """Serve one request; False if it was the last."""
+        line = self._line
+        exchange = Exchange(
+            head, line, self._buffer, head_bytes_max=self._service.limits.head_bytes_max
+        )
+        if self._service.stopping:
+            exchange.keeps = False
+        scope = exchange.scope(client, server)
+        crashed = await self._contain(scope, exchange)
+        if not exchange.done and not exchange.begun:
+            await self._apologise(exchange)
+        if (
+            exchange.done
+            and not crashed
+            and exchange.keeps
+            and exchange.body_is_over
+            and not self._service.stopping
+            and not line.closing
+        ):
+            if self._buffer:
+                # The next one is here already: others have their turn before it.
+                await trio.lowlevel.checkpoint()
+            return True
+        line.wants_linger = line.wants_linger or not exchange.body_is_over or bool(self._buffer)
+        return False
 
-        There is none while a handler is at work; a body's time is `web.body_reader`'s.
-        """
-        if not self._protocol.awaits_head:
-            self._head_began = math.inf
-        elif self._head_began is math.inf or self._heads_seen != self._protocol.keep_alive_requests:
-            self._heads_seen = self._protocol.keep_alive_requests
-            self._head_began = trio.current_time()
-        idle_until = self._idle_since + self._limits.idle_seconds if self._line.idle else math.inf
-        return min(self._head_began + self._limits.head_seconds, idle_until)
+    async def _contain(self, scope: Scope, exchange: Exchange) -> bool:
+        """Run the handler; True if it crashed, which is one report."""
+        crashed = False
+        try:
+            await self._service.app(scope, exchange.receive, exchange.send)
+        except* PeerGone:
+            pass
+        except* Exception as crash:  # noqa: BLE001 -- a handler is a supervised child
+            crashed = True
+            where = f"handler {scope['method']} {scope['path']}"
+            self._service.report(sole_error(crash), where)
+        return crashed
+
+    async def _apologise(self, exchange: Exchange) -> None:
+        exchange.forget_head()
+        try:
+            await send_error(
+                exchange.send,
+                500,
+                "internal_error",
+                "Something broke on our side; it was reported.",
+                headers=[CLOSE],
+            )
+        except PeerGone:
+            return
+
+    async def _serve_socket(self, head: Head, client: Any, server: Any) -> None:
+        first, self._buffer = bytes(self._buffer), bytearray()
+        await serve_socket(
+            self._service.app,
+            head,
+            self._line,
+            first,
+            client=client,
+            server=server,
+            message_bytes_max=self._service.limits.socket_message_bytes_max,
+            report=self._service.report,
+        )

@@ -10,6 +10,7 @@
 """
 
 import math
+import os
 import socket as stdlib_socket
 from contextlib import suppress
 
@@ -50,22 +51,43 @@ class Line:
 
     def __init__(self, stream: trio.SocketStream, limits: Limits, counts: Counts) -> None:
         self.socket = stream.socket
-        self.life = trio.CancelScope()
-        self.in_hand = 0
         self.closing = False
-        self.refused = False
         self.idle = True
         self.wants_linger = False
         self._stream = stream
         self._limits = limits
         self._counts = counts
-        self._read_deadline = math.inf
+        self._sending = trio.Lock()
         self._read_scope: trio.CancelScope | None = None
         self._write_scope: trio.CancelScope | None = None
         self._saw_end = False
 
     async def send_all(self, data: bytes) -> None:
-        """Write all of `data`, or abort the line and raise BrokenResourceError."""
+        """Write all of `data`, or abort the line and raise BrokenResourceError.
+
+        It is a checkpoint only if the client's buffer is full or another write is in progress.
+        Shielded, because a handler may be cancelled in here: half of an answer would be read as
+        a whole one.
+        """
+        if self.closing:
+            raise trio.ClosedResourceError
+        written = 0 if self._sending.locked() else self._write_at_once(data)
+        if written < len(data):
+            with trio.CancelScope(shield=True):
+                async with self._sending:
+                    await self._write_on(data[written:] if written else data)
+
+    def _write_at_once(self, data: bytes) -> int:
+        try:
+            return os.write(self.socket.fileno(), data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self.abort()
+            raise trio.BrokenResourceError from error
+
+    async def _write_on(self, data: bytes) -> None:
+        """Write what did not go at once, by the deadline."""
         if self.closing:
             raise trio.ClosedResourceError
         written = False
@@ -84,17 +106,17 @@ class Line:
             self._counts.slow_readers += not was_closing
             raise trio.BrokenResourceError("the client does not read")
 
-    async def receive_some(self, max_bytes: int) -> bytes:
-        """Read what is there.
+    async def receive_some(self, max_bytes: int, *, deadline: float = math.inf) -> bytes:
+        """Read what is there, waiting until `deadline` on Trio's clock for the first of it.
 
-        Raises ClosedResourceError once we closed the line, TooSlowError at the read deadline.
+        Raises ClosedResourceError once we closed the line, TooSlowError at the deadline.
         """
         if self.closing:
             raise trio.ClosedResourceError
         data = None
         try:
-            with trio.CancelScope(deadline=self._read_deadline) as self._read_scope:
-                data = bytes(await self._stream.receive_some(max_bytes))
+            with trio.CancelScope(deadline=deadline) as self._read_scope:
+                data = await self._read(max_bytes)
         finally:
             self._read_scope = None
         if data is None:
@@ -102,14 +124,19 @@ class Line:
         self._saw_end = not data
         return data
 
+    async def _read(self, max_bytes: int) -> bytes:
+        # Trio's own read tries first and waits then; there is nearly never anything to read yet.
+        while True:
+            await trio.lowlevel.wait_readable(self.socket)
+            try:
+                return os.read(self.socket.fileno(), max_bytes)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError from error
+
     def _why_unread(self) -> Exception:
         return trio.ClosedResourceError() if self.closing else trio.TooSlowError()
-
-    def expect_bytes_until(self, deadline: float) -> None:
-        """Set the read deadline, on Trio's clock, for the read in progress and later ones."""
-        self._read_deadline = deadline
-        if self._read_scope is not None:
-            self._read_scope.deadline = deadline
 
     def hang_up(self) -> None:
         """End our side, after the write in progress; no further one begins.
@@ -137,19 +164,6 @@ class Line:
         for scope in (self._write_scope, self._read_scope):
             if scope is not None:
                 scope.cancel()
-
-    def begin(self) -> None:
-        """Note that a handler works for this client."""
-        self.in_hand += 1
-
-    def end(self) -> None:
-        """Note that a handler is over; on a closed line the last one ends everything.
-
-        The reader may be waiting for a pipelined request's turn, which never comes then.
-        """
-        self.in_hand -= 1
-        if self.closing and not self.in_hand:
-            self.life.cancel()
 
     async def linger(self) -> None:
         """Read and drop what the client still sends, until it ends or has used up its welcome."""

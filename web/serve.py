@@ -1,8 +1,9 @@
 """The accept loop: one child a connection, and no client can end or delay another.
 
 Hypercorn's own `serve` ends with the first connection that raises, and waits for ever for a peer
-that does not read. So the loop is ours (as are `web.connection`, `web.line` and `web.handlers`)
-and only the protocol is Hypercorn's, mended in `web.wire`.
+that does not read; its protocol code spends more on a request than the rest of the server. So
+HTTP/1.1 is ours (`web.line`, `web.heads`, `web.exchange`, `web.connection`), and only what a
+WebSocket speaks is Hypercorn's, mended in `web.upgraded`.
 
     accepting  --shutdown-->  grace  --empty, or grace_seconds-->  aborted  -->  over
 
@@ -14,14 +15,11 @@ is shut down in both directions and cancelled. A cancel from outside goes straig
 import errno
 
 import trio
-from hypercorn.config import Config
-from hypercorn.trio.worker_context import WorkerContext
 
 from actors import sole_error
 from muster.errors import Conflict, Invalid
-from web.asgi import ASGIApp
-from web.connection import Connection
-from web.handlers import ReportCrash
+from web.asgi import ASGIApp, ReportCrash
+from web.connection import Connection, Service
 from web.line import Counts, Limits, Line
 
 BACKLOG = 1024
@@ -50,7 +48,9 @@ async def serve(
     `report(crash, where)` must not block; it is called once for each crashed handler or connection.
     """
     listeners = await _listen(host, port)
-    door = _Door(app, report, limits or Limits(), counts or Counts())
+    door = _Door(
+        Service(app=app, report=report, limits=limits or Limits(), counts=counts or Counts())
+    )
     try:
         async with trio.open_nursery() as connections:
             try:
@@ -98,30 +98,14 @@ def _unbound(host: str, port: int, error: OSError) -> Conflict | Invalid:
     )
 
 
-def _config(limits: Limits) -> Config:
-    config = Config()
-    config.accesslog = None
-    config.errorlog = None
-    config.include_server_header = False
-    # It would cut every SSE stream and long tool call; what must be bounded has its own bound.
-    config.read_timeout = None
-    config.keep_alive_timeout = limits.idle_seconds
-    config.keep_alive_max_requests = 1_000_000
-    config.h11_max_incomplete_size = limits.head_bytes_max
-    config.websocket_max_message_size = limits.socket_message_bytes_max
-    return config
-
-
 class _Door:
     """Everybody who is connected, and how they come and go."""
 
-    def __init__(self, app: ASGIApp, report: ReportCrash, limits: Limits, counts: Counts) -> None:
-        self._app = app
-        self._report = report
-        self._limits = limits
-        self._counts = counts
-        self._config = _config(limits)
-        self._context = WorkerContext(None)
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._report = service.report
+        self._limits = service.limits
+        self._counts = service.counts
         self._lines: set[Line] = set()
         self._left = trio.Event()
         self._full = False
@@ -165,15 +149,7 @@ class _Door:
 
     async def _connection(self, line: Line) -> None:
         try:
-            with line.life:
-                await Connection(
-                    self._app,
-                    self._config,
-                    self._context,
-                    line,
-                    limits=self._limits,
-                    report=self._report,
-                ).run()
+            await Connection(self._service, line).run()
             line.hang_up()
             await line.linger()
         except* OSError:
@@ -190,7 +166,7 @@ class _Door:
 
     async def empty(self, grace_seconds: float) -> None:
         """Let idle connections end and requests in hand finish, for at most `grace_seconds`."""
-        await self._context.terminated.set()
+        self._service.stopping = True
         for line in tuple(self._lines):
             if line.idle:
                 line.hang_up()

@@ -14,7 +14,8 @@ FUNCTION_LINES_MAX = 60
 MAY_CATCH_ALL = (
     "actors/supervisor.py",
     "web/serve.py",
-    "web/handlers.py",
+    "web/connection.py",
+    "web/upgraded.py",
     "web/mcp/agents.py",
 )
 MAY_ASK_FOR_TIME = ("muster/pg/session.py", "muster/pg/query.py")
