@@ -98,6 +98,21 @@ async def test_signed_messages_of_cpython_are_proven(form: str) -> None:
     assert count >= PROVABLE_OF_CPYTHON
 
 
+@pytest.mark.rule(49, 50)
+async def test_muster_is_told_of_the_proven_sender_alone(tmp_path: Path) -> None:
+    """Of a mail, its signed copy and a signed copy with a forged Reply-To one is marked."""
+    plain = to_crlf(alternative())
+    signed = sign_mail(plain, rsa_key(1024), h="from:subject")
+    forged = b"Reply-To: eve@evil.test\r\n" + signed
+    async with dns_server() as dns:
+        dns.put("k1._domainkey.example.test", rsa_key(1024).record())
+        verifier = Verifier(resolver=dns.resolver())
+        messages = await post_all([plain, signed, forged], tmp_path, reading(verifier))
+    assert [one["sender"] for one in messages.values()] == ["Ada <ada@example.test>"] * 3
+    marks = [one.get("sender_verified", False) for one in messages.values()]
+    assert marks == [False, True, False]
+
+
 @given(mails=st.lists(broken_mail(), min_size=40, max_size=60, unique=True))
 @settings(
     max_examples=5,
