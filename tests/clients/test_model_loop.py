@@ -8,6 +8,7 @@ import pytest
 
 from muster.clients.agent.backend import ToolAnswer, TurnError, Usage
 from muster.clients.agent.tool_loop import FAULTY_CALLS_MAX, INSTRUCTIONS
+from muster.clients.agent.transcript import FromModel
 from tests.support.model_protocols import ANTHROPIC, OPENAI, Says
 from tests.support.model_server import Raw, tool_names
 from tests.support.model_stage import Stage, stage
@@ -123,6 +124,19 @@ async def test_broken_arguments_are_told_and_may_be_mended(
         assert is_error
         assert "no JSON object" in text
         assert on.tools.called == [("reply_draft", DRAFT)]
+
+
+@BOTH
+async def test_an_id_that_comes_again_is_another(path: str, tmp_path: Path) -> None:
+    """A provider that counts its calls anew each time is not sent the same id twice."""
+    async with stage(path, tmp_path) as on:
+        for _turn in range(2):
+            again = Says(thinks="Hm.", calls=[("look", {})], call_id="call_1")
+            on.server.plays(again, again, Says(text="Done."))
+            assert await on.turn("go") == "Done."
+        turns = await on.conversations.recall("a")
+        entries = [entry for turn in turns for entry in turn if isinstance(entry, FromModel)]
+        assert len({call.call_id for entry in entries for call in entry.calls}) == 4
 
 
 @BOTH

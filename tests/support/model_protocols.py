@@ -1,6 +1,8 @@
 """What the two protocols look like on the wire: events, errors, and what a request must keep to."""
 
+import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,19 +11,22 @@ import attrs
 OPENAI = "/v1/chat/completions"
 ANTHROPIC = "/v1/messages"
 PIECE = 7
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @attrs.frozen(kw_only=True)
 class Says:
     """What the model says, and the tools that it calls with which arguments (text is as it is).
 
-    `stop` is a neutral word: done, calls, length or refusal. `thinks` is what it thinks first.
+    `stop` is a neutral word: done, calls, length or refusal. `thinks` is what it thinks first, and
+    `call_id` the id of its calls, where they are to have a certain one.
     """
 
     text: str = ""
     calls: Sequence[tuple[str, Mapping[str, object] | str]] = ()
     stop: str = ""
     thinks: str = ""
+    call_id: str = ""
     input_tokens: int = 100
     cached_tokens: int = 0
     output_tokens: int = 10
@@ -121,7 +126,7 @@ def _openai(body: Mapping[str, Any], says: Says) -> Iterator[str]:
         yield chunk({"refusal": piece} if refuses else {"content": piece})
     for index, (name, arguments) in enumerate(says.calls):
         function = {"name": name, "arguments": ""}
-        call_id = f"call_{len(body['messages'])}_{index}"
+        call_id = says.call_id or f"call_{len(body['messages'])}_{index}"
         begun = {"index": index, "id": call_id, "type": "function", "function": function}
         yield chunk({"tool_calls": [begun]})
         for piece in _pieces(_arguments(arguments)):
@@ -186,7 +191,7 @@ def _blocks(
         deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(says.text)]
         yield {"type": "text", "text": ""}, deltas
     for index, (name, arguments) in enumerate(says.calls):
-        call_id = f"toolu_{len(body['messages'])}_{index}"
+        call_id = says.call_id or f"toolu_{len(body['messages'])}_{index}"
         pieces = ["", *_pieces(_arguments(arguments))]
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
         yield {"type": "tool_use", "id": call_id, "name": name, "input": {}}, deltas
@@ -205,6 +210,10 @@ def _openai_faults(body: Mapping[str, Any]) -> Iterator[str]:
             break
         calls = message.get("tool_calls", [])
         waiting = [call["id"] for call in calls]
+        if "" in waiting or len(set(waiting)) != len(waiting):
+            yield f"tool calls need ids of their own: {waiting}"
+        names = [call["function"]["name"] for call in calls]
+        yield from map(_name_fault, itertools.filterfalse(NAME.fullmatch, names))
         if message["role"] == "assistant" and message["content"] is None and not calls:
             yield "an assistant message needs content or tool_calls"
         yield from (f"no JSON: {call}" for call in calls if not _is_object(call["function"]))
@@ -213,6 +222,10 @@ def _openai_faults(body: Mapping[str, Any]) -> Iterator[str]:
             "An assistant message with 'tool_calls' must be followed by tool messages responding "
             f"to each 'tool_call_id'. Without: {waiting}"
         )
+
+
+def _name_fault(name: str) -> str:
+    return f"tool name {name!r}: expected a string that matches {NAME.pattern}"
 
 
 def _is_object(function: Mapping[str, str]) -> bool:
@@ -236,6 +249,8 @@ def _anthropic_faults(body: Mapping[str, Any]) -> Iterator[str]:
             )
         waiting = [each["id"] for each in blocks if each["type"] == "tool_use"]
         used += waiting
+        names = [each["name"] for each in blocks if each["type"] == "tool_use"]
+        yield from map(_name_fault, itertools.filterfalse(NAME.fullmatch, names))
         if any(each["type"] == "text" and not each["text"].strip() for each in blocks):
             yield f"messages.{at}: text content blocks must contain non-whitespace text"
         if not blocks:
