@@ -245,7 +245,7 @@ async def test_a_malformed_count_is_a_bad_frame(kind: str, wrong: object) -> Non
     wire = Wire()
     gateway = Gateway(agent=AGENT, peer=wire)
     await wire.say(kind, text="", error="", usage=wrong)
-    with pytest.raises(BadFrame, match=f"{kind}: usage"):
+    with trio.fail_after(5), pytest.raises(BadFrame, match=f"{kind}: usage"):
         await gateway.read()
 
 
