@@ -18,6 +18,7 @@ from tests.support.scripted_smtp import (
     scripted_smtp,
 )
 from tests.support.smtp_sink import approved, smtp_sink
+from tests.support.waiting import dawdle, until
 
 SHORT = Patience(before=0.3, text=0.3, answer=0.3, stop=0.3)
 BEFORE = (GREETING, "EHLO", "MAIL", "RCPT", "DATA")
@@ -199,7 +200,12 @@ async def test_the_servers_answer_is_one_bounded_line(
 
 @pytest.mark.parametrize(
     "said",
-    ["250 " + "x" * 20_000, "\r\n".join(["250-" + "x" * 1000] * 200), "250-one\r\n550 two", "99 x"],
+    [
+        "250 " + "x" * 20_000,
+        "\r\n".join(["250-" + "x" * 1000] * 200 + ["250 end"]),
+        "250-one\r\n550 two",
+        "99 x",
+    ],
 )
 async def test_an_answer_without_bounds_is_no_answer(tmp_path: Path, said: str) -> None:
     """An answer that has no end, two codes or no code is not believed, also when it is 250."""
@@ -237,6 +243,33 @@ async def test_a_server_from_before_extensions(tmp_path: Path) -> None:
             await sink.send(approved())
         assert server.heard[1] == "HELO [127.0.0.1]"
         assert server.heard[2] == "MAIL FROM:<ada@home.test>"
+
+
+async def test_the_answer_has_more_time_than_the_text(tmp_path: Path) -> None:
+    """A server that takes its time with a whole mail is waited for longer than for the text."""
+    patience = Patience(text=0.3, answer=20)
+    async with scripted_smtp() as server, trio.open_nursery() as nursery:
+        server.answer_when = answering = trio.Event()
+
+        async def answer_late() -> None:
+            await until(lambda: server.moments[DOT])
+            await dawdle(0.5, because="the text's own time must be over")
+            answering.set()
+
+        nursery.start_soon(answer_late)
+        async with smtp_sink(tmp_path, server.as_seen(), patience=patience) as sink:
+            assert isinstance(await sink.send(approved()), Sent)
+
+
+async def test_no_recipient_is_asked_for_after_a_farewell(tmp_path: Path) -> None:
+    """A server that closes at a recipient is told no other, and what it said is told."""
+    async with scripted_smtp() as server:
+        server.script("RCPT", "421 4.3.2 going down")
+        to = ("bo@in.test", "cy@in.test")
+        async with smtp_sink(tmp_path, server.as_seen(), to=to) as sink:
+            with pytest.raises(SendLaterError, match=r"421 4\.3\.2 going down"):
+                await sink.send(approved())
+        assert (server.moments["RCPT"], server.moments["RSET"]) == (1, 0)
 
 
 async def test_a_broken_goodbye_changes_nothing(tmp_path: Path) -> None:
