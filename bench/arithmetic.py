@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 import attrs
 
 T = TypeVar("T")
+Bound = Literal["at most", "at least", "exactly"]
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
@@ -48,7 +49,7 @@ class Target:
     value: float
     limit: float
     unit: str
-    bound: Literal["at most", "at least", "exactly"] = "at most"
+    bound: Bound = "at most"
 
     @property
     def met(self) -> bool:
@@ -64,6 +65,4 @@ class Target:
     def as_line(self) -> str:
         """The target as a sentence of the table."""
         verdict = "met" if self.met else "NOT met"
-        return (
-            f"{self.what}: {self.value:,.2f} {self.unit}, {self.bound} {self.limit:g}: {verdict}"
-        )
+        return f"{self.what}: {self.value:,.2f} {self.unit}, {self.bound} {self.limit:g}: {verdict}"

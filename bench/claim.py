@@ -53,6 +53,7 @@ class Level:
     served: list[Draft]
     driven: list[Draft]
     totals: list[float] = attrs.field(factory=list)
+    refused: int = 0  # claims that were answered 503 meanwhile
 
     @property
     def name(self) -> str:
@@ -76,6 +77,7 @@ async def run(server: Server, scale: Scale) -> Outcome:
                 "whole p50 ms": percentile(sorted(level.totals), 50) * 1000,
                 "whole p99 ms": percentile(sorted(level.totals), 99) * 1000,
                 "claims woken per approval": woken,
+                "claims answered 503": level.refused,
                 f"KiB a parked claim ({how})": kibibytes,
             }
             rows = [attrs.evolve(figures[0], facts=facts), *figures[1:], *rows]
@@ -187,9 +189,7 @@ async def _measure(
 
         async def served(watch: Stopwatch, _round: int) -> list[float]:
             with watch:
-                times = [
-                    await _approve_one(server, parking, level) for _ in range(level.approvals)
-                ]
+                times = [await _approve_one(server, parking, level) for _ in range(level.approvals)]
             await parking.report_all(server.port)
             return times
 
@@ -203,9 +203,11 @@ async def _measure(
                 baseline=True,
             ),
         ]
-        return await compare(
+        figures = await compare(
             variants, rounds=scale.rounds, cluster=server.cluster, folder=server.disk
         )
+        level.refused = parking.refused
+        return figures
 
 
 @attrs.frozen
@@ -261,4 +263,3 @@ async def _driven(
         for connection in (telling, hearing, claiming):
             connection.close()
     return times
-

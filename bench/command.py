@@ -1,8 +1,8 @@
 """`python -m bench [SCENARIO …] [--json] [--quick]`: run scenarios and print their figures.
 
-Each scenario is a file beside this one and gets a server and a database of its own. Figures of two
-runs may be compared where the fsync probes beside them are alike; within a run, baselines take
-turns with what they stand beside.
+Each scenario is a file beside this one and gets a server and a database of its own (a quick run,
+whose figures say nothing, has one for all). Figures of two runs may be compared where the fsync
+probes beside them are alike; within a run, baselines take turns with what they stand beside.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     unknown = [name for name in options.scenario if name not in SCENARIOS]
     if unknown:
-        parser.error(f"no such scenario: {', '.join(unknown)}")
+        parser.error(f"no such scenario: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
     names = options.scenario or list(SCENARIOS)
     machine, outcomes = trio.run(run, names, Scale(quick=options.quick))
     if options.json:
@@ -53,12 +53,17 @@ async def run(names: Sequence[str], scale: Scale) -> tuple[Machine, dict[str, Ou
     """Run scenarios one after the other, the disk's own always first."""
     open_files_max = raise_open_files()
     outcomes: dict[str, Outcome] = {}
-    machine: Machine | None = None
-    for name in dict.fromkeys(["fsync", *names]):
-        print(f"{name} …", file=sys.stderr)
-        async with serving() as server:
-            if machine is None:
-                machine = await look_at_machine(server.cluster.admin_url, open_files_max)
+
+    async def measure(server: Server, names: Sequence[str]) -> None:
+        for name in names:
+            print(f"{name} …", file=sys.stderr)
             outcomes[name] = await SCENARIOS[name](server, scale)
-    assert machine is not None
+
+    rest = [name for name in dict.fromkeys(names) if name != "fsync"]
+    async with serving() as server:
+        machine = await look_at_machine(server.cluster.admin_url, open_files_max)
+        await measure(server, ["fsync", *scale.pick([], rest)])
+    for name in scale.pick(rest, []):
+        async with serving() as server:
+            await measure(server, [name])
     return machine, outcomes

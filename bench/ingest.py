@@ -13,7 +13,7 @@ import attrs
 from bench.client import Connection
 from bench.load import BARE_PATH, ask_all, play_all
 from bench.people import POSTS_PER_PLUGIN, Plug, make_people, plugs_of
-from bench.recording import Recording, Trip, play, prepare_ids, recording
+from bench.recording import Recording, Trip, count, play, prepare_ids, recording
 from bench.report import Outcome
 from bench.rounds import Figures, Stopwatch, Variant, compare
 from bench.scale import Scale
@@ -159,6 +159,7 @@ async def _driven(server: Server, level: Level, scale: Scale, recorder: Recordin
         run=each_round,
         pid=None,
         baseline=True,
+        facts=count(recorded[0].trips),
     )
 
 

@@ -22,7 +22,7 @@ from bench.filing import REPLY
 from bench.ingest import DRIVER_CONNECTIONS, body_of, new_external_id, post_as_server
 from bench.load import BARE_PATH, ask_all, play_all, share
 from bench.people import POSTS_PER_PLUGIN, Chief, Person, Plug, make_people
-from bench.recording import Recording, Trip, play, prepare_ids, recording
+from bench.recording import Recording, Trip, count, play, prepare_ids, recording
 from bench.report import Outcome
 from bench.rounds import Stopwatch, Variant, compare
 from bench.scale import Scale
@@ -152,6 +152,7 @@ async def run(server: Server, scale: Scale) -> Outcome:
                     run=functools.partial(_driven, server, recorded, size),
                     pid=None,
                     baseline=True,
+                    facts=count(recorded[0].trips),
                 ),
                 Variant(
                     name=f"bare handler, one of {REQUESTS} requests",
@@ -164,9 +165,7 @@ async def run(server: Server, scale: Scale) -> Outcome:
             rows = await compare(
                 variants, rounds=scale.rounds, cluster=server.cluster, folder=server.disk
             )
-    cpu = Target(
-        what="server CPU a message", value=rows[0].server_us, limit=CPU_US_MAX, unit="µs"
-    )
+    cpu = Target(what="server CPU a message", value=rows[0].server_us, limit=CPU_US_MAX, unit="µs")
     return Outcome(figures=rows, targets=[cpu])
 
 
@@ -236,16 +235,15 @@ async def _record(
 async def _as_server(db: Database, *, person: Person, external_id: str) -> None:
     """What the server, and the approving command, do for one message, one after the other."""
     (plug, *_) = person.plugs
+    await _knock(db, plug.token)
+    await db.run(plug.principal, claim_next, ClaimNext())  # it finds nothing and waits
     await post_as_server(db, plug, external_id)
     draft_id = await _turn(db, person.owner.owner_id, person.chief)
     await db.run(person.owner, approve, Approve(draft_id=draft_id))
     plugin_id = plug.principal.plugin_id
-    hint = Hint(
-        kind=HintKind.DRAFT_CLAIMABLE, owner_id=person.owner.owner_id, id=plugin_id
-    )
+    hint = Hint(kind=HintKind.DRAFT_CLAIMABLE, owner_id=person.owner.owner_id, id=plugin_id)
     await notify(db, [hint])
-    await _knock(db, plug.token)
-    await db.run(plug.principal, claim_next, ClaimNext())  # it looks, finds nothing and waits
+    await db.run(plug.principal, claim_next, ClaimNext())
     await _knock(db, plug.token)
     command = Report(draft_id=draft_id, ok=True, external_ref="bench", detail=None)
     await db.run(plug.principal, report, command)

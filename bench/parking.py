@@ -15,6 +15,7 @@ from bench.processes import cpu_us
 from bench.server import Server
 
 WAIT_SECONDS = 25
+AGAIN_SECONDS = 0.5
 QUIET_SHARE = 0.1  # of a CPU
 QUIET_SECONDS_MAX = 60.0
 _SAMPLE_SECONDS = 0.3
@@ -26,6 +27,7 @@ class Parking:
     """The parked claims; each begins anew when it was answered."""
 
     claims_begun: int = 0
+    refused: int = 0
     taken: list[tuple[Plug, int]] = attrs.field(factory=list)
     _answered_at: dict[int, float] = attrs.field(factory=dict)
     _bells: dict[int, trio.Event] = attrs.field(factory=dict)
@@ -48,6 +50,10 @@ class Parking:
                 self._answered_at[draft_id] = time.perf_counter()
                 self._bells.setdefault(draft_id, trio.Event()).set()
                 self.taken.append((plug, draft_id))
+            elif answer.status == 503:
+                # Too much came at once: a plugin comes again, and the figures say how often.
+                self.refused += 1
+                await trio.sleep(AGAIN_SECONDS)
             else:
                 assert answer.status == 204, answer
 

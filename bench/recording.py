@@ -27,11 +27,15 @@ Row = Mapping[str, object]
 
 
 async def prepare_ids(admin_url: str) -> None:
-    """Let the ids of messages and drafts begin far from any other number and from each other."""
+    """Let the ids of messages and drafts go on far from any other number and from each other."""
     admin = await Connection.open(admin_url)
     try:
         for table, first in _SEQUENCES.items():
-            await admin.script(f"alter sequence muster.{table}_id_seq restart with {first}")
+            sequence = f"muster.{table}_id_seq"
+            await admin.script(
+                f"select setval('{sequence}', greatest(last_value + 1, {first}), false)"
+                f" from {sequence}"
+            )
     finally:
         admin.close()
 
@@ -102,6 +106,11 @@ async def recording(app_url: str) -> AsyncIterator[Recording]:
         yield Recording(db=db, trips=trips)
     finally:
         pool.close()
+
+
+def count(trips: tuple[Trip, ...]) -> dict[str, float]:
+    """How many trips there are, and statements in them, as facts beside a figure."""
+    return {"trips to the database": len(trips), "statements": sum(map(len, trips))}
 
 
 async def play(

@@ -49,7 +49,7 @@ def as_table(machine: Machine, outcomes: Mapping[str, Outcome]) -> str:
         lines += ["", name, _HEADING]
         for row in outcome.figures:
             lines.append(_row(row))
-            lines += [f"      {what}: {value:,.2f}" for what, value in row.facts.items()]
+            lines += [f"      {what}: {value:,.4g}" for what, value in row.facts.items()]
             if row.client_bound:
                 lines.append(f"      the client took over {CLIENT_LOAD_MAX:.0%} of a CPU itself")
         lines += [f"  target: {target.as_line()}" for target in outcome.targets]

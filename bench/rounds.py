@@ -90,6 +90,7 @@ class Variant:
     pid: int | None
     baseline: bool = False
     cluster: Embedded | None = None
+    facts: dict[str, float] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -167,4 +168,5 @@ def sum_up(variant: Variant, rounds: Sequence[Round]) -> Figures:
         client_us=None if serves_itself else client_us / operations,
         client_load=None if serves_itself else client_us / 1e6 / seconds,
         fsyncs_per_second=Spread.of([each.fsyncs_per_second for each in rounds]),
+        facts=variant.facts,
     )
