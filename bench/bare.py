@@ -23,9 +23,7 @@ def make_app() -> QuartTrio:
     @app.post(BARE_PATH)
     async def echo() -> Response:
         json.loads(await request.get_data(as_text=False))
-        return Response(
-            '{"id":1,"status":"queued"}', status=202, content_type="application/json"
-        )
+        return Response('{"id":1,"status":"queued"}', status=202, content_type="application/json")
 
     return app
 

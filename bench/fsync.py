@@ -36,9 +36,7 @@ async def run(server: Server, scale: Scale) -> Outcome:
         rows: list[Figures] = await compare(
             [
                 Variant(name=f"{BLOCK_BYTES} B write and fsync", clients=1, run=write, pid=None),
-                Variant(
-                    name="one row, one commit", clients=1, run=commit, pid=None, baseline=True
-                ),
+                Variant(name="one row, one commit", clients=1, run=commit, pid=None, baseline=True),
             ],
             rounds=scale.rounds,
             cluster=server.cluster,
@@ -48,5 +46,3 @@ async def run(server: Server, scale: Scale) -> Outcome:
         await admin.script("drop table muster.bench_commits")
         admin.close()
     return Outcome(figures=rows)
-
-

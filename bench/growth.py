@@ -176,7 +176,5 @@ def _at_the_door(
 
 
 async def _claim(connection: Connection, plug: Plug) -> int:
-    answer = await connection.ask(
-        "POST", _CLAIM, token=plug.token, body={"wait_seconds": 0}
-    )
+    answer = await connection.ask("POST", _CLAIM, token=plug.token, body={"wait_seconds": 0})
     return answer.status

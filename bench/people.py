@@ -95,9 +95,7 @@ async def _make(db: Database, owner: Owner, plugins: int) -> Person:
         )
         for row, token in added
     ]
-    return Person(
-        owner=owner, plugs=tuple(plugs), chief=Chief(principal=chief, token=agent_token)
-    )
+    return Person(owner=owner, plugs=tuple(plugs), chief=Chief(principal=chief, token=agent_token))
 
 
 async def _credentials(db: Database, tokens: Sequence[str]) -> dict[str, int]:
