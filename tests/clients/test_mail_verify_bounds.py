@@ -89,6 +89,7 @@ async def test_a_body_made_to_be_slow_is_not(court: Court, body: bytes) -> None:
         b" x\r\n",
         b"x\r\n\ty  z\r\n\r\n",
         b"x\r\n \r\n\r\ny",
+        b"x" + b" " * 7 + b"\t \ty" + b"\t" * 5 + b"\r\n",
     ],
 )
 def test_canonical_bodies(body: bytes) -> None:

@@ -79,6 +79,7 @@ async def test_a_dmarc_pass_of_the_own_server_proves(value: str) -> None:
         (["mx.home.test; dmarc=pass header.from=evil.test"], "another domain"),
         (["mx.home.test; dmarc=pass header.from=mail.example.test"], "another domain"),
         (["mx.home.test; dmarc=pass smtp.from=example.test"], "another domain"),
+        ([f"mx.home.test; dmarc=pass {FROM} header.from=evil.test"], "another domain"),
         ([f"mx.home.test; dmarc=pass header.from=evil.test {FROM}"], "another domain"),
         (["mx.home.test; dmarc=pass header.from=ada@example.test"], "another domain"),
         (["mx.home.test; dmarc=pass"], "another domain"),
@@ -128,3 +129,10 @@ async def test_a_pass_does_not_help_a_sender_in_doubt(from_line: str) -> None:
     """What can't be one proven address is none, whatever the own server found."""
     raw = marked(PASSED).replace(b"From: Ada <ada@example.test>", from_line.encode())
     assert not await VERIFIER(raw)
+
+
+@pytest.mark.parametrize("domain", ["co.uk", "github.io", "test"])
+async def test_a_pass_of_a_public_suffix_proves_nothing(domain: str) -> None:
+    """A From domain that belongs to nobody is not proven by the own server either."""
+    raw = marked(f"mx.home.test; dmarc=pass header.from={domain}")
+    assert not await VERIFIER(raw.replace(b"ada@example.test", f"ada@{domain}".encode()))

@@ -32,7 +32,7 @@ def prove_by_results(head: Head, *, domain: str, authserv_ids: tuple[str, ...]) 
     if not fields:
         return Doubt(reason="it has no Authentication-Results")
     value = fields[0].unfolded()
-    if len(value) > RESULTS_CHARS_MAX or not value.isascii():
+    if len(value) > RESULTS_CHARS_MAX:
         return Doubt(reason="its topmost Authentication-Results can't be read")
     try:
         header = StrictHeader.parse_value(FeatureContext(dmarc), value.decode("ascii"))

@@ -120,8 +120,5 @@ def _same_domain(address: str, domain: str) -> bool:
 def _names_only(value: str, address: str) -> bool:
     """Whether an address field names this address and no other."""
     named = {mailbox.address for mailbox in read_mailboxes(value)}
-    return (
-        bool(named)
-        and all(one.isascii() for one in named)
-        and {one.lower() for one in named} == {address.lower()}
-    )
+    # Case is folded in ASCII alone: the Kelvin sign is no k.
+    return all(map(str.isascii, named)) and {one.lower() for one in named} == {address.lower()}
