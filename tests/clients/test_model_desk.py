@@ -135,10 +135,10 @@ async def test_a_turn_over_its_deadline_leaves_the_model(
     desk: OpenDesk, path: str, tmp_path: Path
 ) -> None:
     """When the turn's time is over its model call ends, and the message is unconfirmed."""
-    async with manned(desk, path, tmp_path, MUSTER_TURN_DEADLINE="1s") as at:
+    async with manned(desk, path, tmp_path, MUSTER_TURN_DEADLINE="2s") as at:
         at.server.plays(Hangs(says=Says(text="Let me think"), events=4))
         message_id = await at.desk.post()
-        with trio.fail_after(10):
+        with trio.fail_after(20):
             await at.server.gone.wait()
         await at.desk.reaches(message_id, State.UNCONFIRMED)
         # The runner serves on, and knows that it failed before.

@@ -61,10 +61,14 @@ class Drops:
 
 @attrs.frozen(kw_only=True)
 class Raw:
-    """A stream of the test's own, in chunks; `kind` is its content type."""
+    """A stream of the test's own, in chunks; `kind` is its content type.
+
+    One that `hangs` is not ended before the client goes.
+    """
 
     chunks: Sequence[str]
     kind: str = "text/event-stream"
+    hangs: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -152,6 +156,9 @@ async def _serve_one(server: ModelServer, stream: Stream, connection: h11.Connec
         case Refuses():
             await stream.send_all(b"".join(_refusal(connection, step)))
             return True
+        case Raw(hangs=True):
+            await _stream(stream, connection, step.chunks, kind=step.kind, ends=False)
+            return await _hang(server, stream)
         case Raw():
             return await _stream(stream, connection, step.chunks, kind=step.kind)
         case Reads():
@@ -166,12 +173,16 @@ async def _serve_one(server: ModelServer, stream: Stream, connection: h11.Connec
         case Hangs():
             events = render(asked.path, asked.body, step.says)[: step.events]
             await _stream(stream, connection, events, ends=False)
-            server.hanging.set()
-            try:
-                assert await stream.receive_some(65536) == b""
-            finally:
-                server.gone.set()
-            return False
+            return await _hang(server, stream)
+
+
+async def _hang(server: ModelServer, stream: Stream) -> bool:
+    server.hanging.set()
+    try:
+        assert await stream.receive_some(65536) == b""
+    finally:
+        server.gone.set()
+    return False
 
 
 async def _read(stream: Stream, connection: h11.Connection) -> Asked | None:
