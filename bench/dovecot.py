@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 import trio
@@ -43,7 +44,7 @@ passdb {{
 }}
 userdb {{
   driver = static
-  args = uid={mail_user} gid={mail_group} home={folder}/home/%u
+  args = uid={mail_user} gid={mail_group} home={folder}/homes/%u
 }}
 service imap-login {{
   inet_listener imap {{
@@ -127,15 +128,23 @@ class Dovecot:
         return path.read_text(errors="replace") if path.exists() else "no log"
 
 
+D = TypeVar("D", bound=Dovecot)
+
+
 @asynccontextmanager
 async def running_dovecot(
-    *, port: int, tls_port: int, password: str, certificate: tuple[Path, Path] | None = None
-) -> AsyncIterator[Dovecot]:
-    """Run a dovecot until the block ends; `certificate` is its file and that of its key."""
+    kind: type[D],
+    *,
+    port: int,
+    tls_port: int,
+    password: str,
+    certificate: tuple[Path, Path] | None = None,
+) -> AsyncIterator[D]:
+    """Run a dovecot of this class until the block ends; `certificate` is a file and its key's."""
     # Not in anybody's own folder: a socket's path has 107 bytes at most.
     folder = Path(tempfile.mkdtemp(prefix="dovecot-"))
     try:
-        server = Dovecot(folder=folder, port=port, tls_port=tls_port)
+        server = kind(folder=folder, port=port, tls_port=tls_port)
         _configure(server, password, certificate)
         try:
             await server.start()
@@ -150,7 +159,7 @@ def _configure(server: Dovecot, password: str, certificate: tuple[Path, Path] | 
     folder = server.folder
     folder.chmod(0o711)
     owner = pwd.getpwnam(MAIL_USER)
-    for name in ("mail", "home"):
+    for name in ("mail", "homes"):
         (folder / name).mkdir()
         os.chown(folder / name, owner.pw_uid, owner.pw_gid)
     tls = WITHOUT_TLS

@@ -29,6 +29,7 @@ class Books:
     lives: Counter[str] = attrs.field(factory=Counter)
     odd: list[str] = attrs.field(factory=list)
     successes: list[float] = attrs.field(factory=list)  # times of answers that did something
+    sendings: list[float] = attrs.field(factory=list)  # times of the SENT lines
 
     def story(self, draft_id: int) -> str:
         """What the plugins know of a draft, in the order in which they wrote it down."""
@@ -80,6 +81,7 @@ def _enter_step(books: Books, line: Line) -> None:
         case What.SENT:
             books.sent[line.draft_id] += 1
             books.sent_to[key] += 1
+            books.sendings.append(line.at)
             return
         case _ if line.detail != "recorded":
             books.odd.append(f"{line.by}: the result of draft {line.draft_id} is {line.detail}")

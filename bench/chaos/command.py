@@ -106,7 +106,7 @@ def as_lines(outcome: Outcome) -> list[str]:
         *deaths,
         *slow,
         *verdict_lines(outcome.verdict),
-        f"longest time without a success: {outages.silence_seconds:.2f} s",
+        f"longest time in which nobody got anything done: {outages.silence_seconds:.2f} s",
         f"the same, while the server should have been up: {outages.outage_seconds:.2f} s",
         f"a killed server was ready within {outages.server_ready_seconds:.2f} s",
         f"a server was ready {outages.postgres_ready_seconds:.2f} s after PostgreSQL's return",

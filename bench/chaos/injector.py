@@ -11,8 +11,9 @@ from functools import partial
 import attrs
 import imapclient
 import trio
-from imapclient.exceptions import IMAPClientError
+from imapclient.exceptions import IMAPClientError, LoginError
 
+from bench.chaos.children import ChaosError
 from bench.chaos.ledger import Ledger, What
 from bench.chaos.texts import make_message
 
@@ -38,6 +39,8 @@ class Mailbox:
         while True:
             try:
                 await trio.to_thread.run_sync(partial(self._append, mail))
+            except LoginError as error:
+                raise ChaosError(f"{self.user} cannot log in: {error}") from error
             except (OSError, IMAPClientError):
                 await trio.sleep(AGAIN_SECONDS)
             else:

@@ -1,14 +1,18 @@
-"""Keeps clients alive: one that was killed, or killed itself, begins its next life."""
+"""Keeps clients alive: one that was killed, or killed itself, begins its next life.
+
+One that ends otherwise is a fault, which the verdict lists; it is started again all the same.
+"""
 
 import signal
 
 import attrs
 import trio
 
-from bench.chaos.children import Child
+from bench.chaos.children import ChaosError, Child
 
 AGAIN_SECONDS = 0.2
 STOP_SECONDS = 15.0
+FAULTS_MAX = 10
 
 
 @attrs.define(kw_only=True)
@@ -33,7 +37,8 @@ class Keeper:
                 return
             if code != -signal.SIGKILL and not self._closing:
                 self.faults.append(f"{child.name} ended with {code}: {child.last_words()}")
-                return
+                if len(self.faults) > FAULTS_MAX:
+                    raise ChaosError("\n".join(["too much ends by itself:", *self.faults]))
             await trio.sleep(AGAIN_SECONDS)
 
     async def close(self) -> None:

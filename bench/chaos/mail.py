@@ -32,7 +32,7 @@ from bench.dovecot import Dovecot, running_dovecot
 
 OWNERS = 4
 MAILS_PER_HOUR = 50  # 60 an hour is what muster takes of a plugin; the rest are nudges
-PASSWORD = "a password of no account"
+PASSWORD = "open-sesame"
 CALM_SECONDS_MAX = 600.0
 QUIET_SECONDS = 10.0
 POLL_SECONDS = 1.0
@@ -89,7 +89,7 @@ class MailStorm:
         verdict.odd += scene.keeper.faults + await scene.stop_server()
         return Outcome(
             verdict=verdict,
-            outages=measure_outages(books.successes, nemeses.blows, began=began, ended=calm_at),
+            outages=measure_outages(books.sendings, nemeses.blows, began=began, ended=calm_at),
             blows=nemeses.blows,
             deaths=books.deaths,
             seconds=time.monotonic() - began,
@@ -146,7 +146,7 @@ class MailStorm:
     async def _until_stored(self) -> None:
         """Wait until every mail is a message; what is missing after that is for the verdict."""
         with trio.move_on_after(CALM_SECONDS_MAX):
-            while not self.scene.keeper.faults:
+            while True:
                 rows = await self.scene.read_rows_now(self.parties)
                 stored = {(row.plugin, row.external_id) for one in rows for row in one.messages}
                 if set(self.scene.read_books().injected) <= stored:
@@ -187,7 +187,9 @@ class Nudging:
 async def run_mail_storm(*, minutes: float, seed: int, say: Say) -> Outcome:
     """Make everything, let the storm pass, and leave nothing behind."""
     async with (
-        running_dovecot(port=free_port(), tls_port=free_port(), password=PASSWORD) as dovecot,
+        running_dovecot(
+            Dovecot, port=free_port(), tls_port=free_port(), password=PASSWORD
+        ) as dovecot,
         open_scene(say) as scene,
     ):
         parties = await make_parties(scene.db, [[0]] * OWNERS, prefix="own")
@@ -216,7 +218,8 @@ def judge_mails(verdict: Verdict, books: Books, rows: list[Rows]) -> None:
     verdict.odd += [
         f"message {key} was no mail of ours" for key in set(stored) - set(books.injected)
     ]
-    verdict.figures = {"mails put into mailboxes": len(books.injected)} | verdict.figures
+    told = {name: times for name, times in verdict.figures.items() if times}
+    verdict.figures = {"mails put into mailboxes": len(books.injected)} | told
 
 
 def _read_journal(path: Path) -> dict[int, str]:

@@ -119,7 +119,7 @@ def _judge_posts(verdict: Verdict, books: Books, messages: dict[int, MessageRow]
 def _judge_messages(
     verdict: Verdict, messages: dict[int, MessageRow], turns: Iterable[str]
 ) -> None:
-    for row in messages.values():
+    for row in sorted(messages.values(), key=lambda row: row.id):
         match row.state:
             case State.QUEUED | State.DELIVERING:
                 verdict.lost.append(f"message {row.id} ({row.external_id}) is {row.state.value}")
@@ -143,7 +143,7 @@ def _judge_drafts(
     journals: Mapping[int, str],
 ) -> None:
     answered: dict[int, int] = {}
-    for row in drafts.values():
+    for row in sorted(drafts.values(), key=lambda row: row.id):
         name = f"draft {row.id} of message {row.message_id} ({_name(messages, row)})"
         state, sent = row.state, books.sent[row.id] > 0
         kept = f"; {journals[row.id]}" if row.id in journals else ""

@@ -301,7 +301,7 @@ async def test_a_server_whose_events_nobody_reads_still_drains(
         await office.server.stop()
         process = await trio.lowlevel.open_process(
             [sys.executable, "-m", "muster", "serve"],
-            env=office.server.program.environ,
+            env=dict(office.server.environ),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )

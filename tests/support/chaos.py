@@ -1,15 +1,7 @@
-"""The real programs as children that a test kills, stops and starts again.
+"""The real programs as children that a test kills, stops and starts again (bench/chaos)."""
 
-A server keeps its address over its lives, so that clients find it again. What the children print
-goes to files, one for each life, so that nobody has to read along and nothing is lost to a kill.
-"""
-
-import json
-import random
 import signal
-import socket
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,13 +10,12 @@ import attrs
 import httpx2
 import trio
 
+from bench.chaos import children
+from bench.chaos.children import Child, free_port, muster
 from tests.support.program import Program
 from tests.support.server import http_client
-from tests.support.waiting import until
 
-START_SECONDS = 60.0
-# Below the ports that clients get: one that looks for a dead server there could meet itself.
-PORTS = (20_000, 30_000)
+__all__ = ["Child", "ServerChild", "Stopped", "agent_child", "free_port", "server_child"]
 
 
 @attrs.frozen(kw_only=True)
@@ -37,101 +28,8 @@ class Stopped:
 
 
 @attrs.define(kw_only=True)
-class Child:
-    """One program with its arguments and settings; each `start` begins a new life of it."""
-
-    program: Program
-    arguments: Sequence[str]
-    folder: Path
-    name: str
-    process: trio.Process | None = None
-    lives: int = 0
-
-    async def start(self) -> None:
-        """Begin a life."""
-        assert self.process is None, "it runs"
-        self.lives += 1
-        with self._file("out").open("wb") as out, self._file("err").open("wb") as err:
-            self.process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "muster", *self.arguments],
-                env=self.program.environ,
-                stdout=out,
-                stderr=err,
-            )
-
-    async def kill(self) -> None:
-        """End it as a power cut would; no error if it does not run."""
-        if self.process is not None:
-            self.process.kill()
-            with trio.CancelScope(shield=True):
-                await self.process.wait()
-            self.process = None
-
-    async def wait(self, seconds: float) -> int:
-        """Wait for its end; its exit code."""
-        assert self.process is not None, "it does not run"
-        with trio.fail_after(seconds):
-            code = await self.process.wait()
-        self.process = None
-        return code
-
-    def send(self, what: signal.Signals) -> None:
-        """Send a signal to this life."""
-        assert self.process is not None, "it does not run"
-        self.process.send_signal(what)
-
-    def events(self) -> list[dict[str, Any]]:
-        """The JSON lines that this life printed; one that a kill cut short is left out."""
-        return _read_lines(self._file("out"))
-
-    def all_events(self) -> list[dict[str, Any]]:
-        """Those of all lives, in order."""
-        numbers = range(1, self.lives + 1)
-        return [each for life in numbers for each in _read_lines(self._file("out", life))]
-
-    def complaints(self) -> list[dict[str, Any]]:
-        """What all lives put into their logs on stderr."""
-        numbers = range(1, self.lives + 1)
-        return [each for life in numbers for each in _read_lines(self._file("err", life))]
-
-    def last_words(self) -> str:
-        """The end of this life's stderr."""
-        return self._file("err").read_text(errors="replace")[-3000:]
-
-    def _file(self, kind: str, life: int | None = None) -> Path:
-        return self.folder / f"{self.name}-{life or self.lives}.{kind}"
-
-
-@attrs.define(kw_only=True)
-class ServerChild(Child):
+class ServerChild(children.ServerChild):
     """`muster serve` at a port that stays."""
-
-    port: int
-
-    @property
-    def url(self) -> str:
-        """Its address."""
-        return f"http://127.0.0.1:{self.port}"
-
-    async def begin(self) -> None:
-        """Begin a life, without waiting for it to be ready."""
-        await Child.start(self)
-
-    async def start(self) -> None:
-        """Begin a life, and wait until it says that it is ready."""
-        await self.begin()
-        await self.until_event("ready", START_SECONDS)
-
-    async def until_event(self, event: str, seconds: float = 10.0) -> None:
-        """Wait until it printed an event."""
-
-        def printed() -> bool:
-            ended = self.process is None or self.process.poll() is not None
-            found = any(each["event"] == event for each in self.events())
-            assert found or not ended, f"the server ended: {self.last_words()}"
-            return found
-
-        await until(printed, seconds)
 
     async def stop(self, seconds: float = 30.0) -> Stopped:
         """Send SIGTERM and wait for the end."""
@@ -169,8 +67,8 @@ async def server_child(
     port = free_port()
     own = {"MUSTER_BIND": f"127.0.0.1:{port}", "MUSTER_PLUGINS": "1", "MUSTER_LOG": "warning"}
     server = ServerChild(
-        program=Program(environ=program.environ | own | settings),
-        arguments=["serve"],
+        command=muster("serve"),
+        environ=program.environ | own | settings,
         folder=folder,
         name=name,
         port=port,
@@ -187,31 +85,11 @@ def agent_child(program: Program, folder: Path, *, url: str, token: str, script:
     rules = folder / "rules.toml"
     rules.write_text(script)
     return Child(
-        program=Program(environ=program.environ | {"MUSTER_AGENT_TOKEN": token}),
-        arguments=[
+        command=muster(
             *("agent", "run", "--backend", "script", "--script", str(rules)),
             *("--url", url, "--json"),
-        ],
+        ),
+        environ=program.environ | {"MUSTER_AGENT_TOKEN": token},
         folder=folder,
         name="agent",
     )
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens at, for a server that keeps it over its lives."""
-    for _ in range(100):
-        port = random.randrange(*PORTS)
-        with socket.socket() as listener:
-            try:
-                listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
-    raise AssertionError("no port is free")
-
-
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    whole = path.read_text(errors="replace").split("\n")[:-1]
-    return [json.loads(line) for line in whole if line.startswith("{")]

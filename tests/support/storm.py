@@ -14,6 +14,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from bench.chaos.rows import LEFT, UNSENT, count, read_rows
 from muster.drafts.rules import LEASE
 from muster.node.sweeps import lapse_leases
 from muster.outcomes import Hint
@@ -25,7 +26,7 @@ from tests.support.chaos import Child, ServerChild, agent_child
 from tests.support.cluster import add_owner
 from tests.support.load import Book, Phase, PluginUnderLoad, approve_all
 from tests.support.program import Program
-from tests.support.verdict import LEFT, UNSENT, count, judge, judge_listings, read_rows
+from tests.support.verdict import judge, judge_listings
 from tests.support.waiting import until
 from tests.support.wild_chief import TurnLog, WildChief, read_turns
 
