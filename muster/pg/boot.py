@@ -120,5 +120,7 @@ async def _check_login(app_url: str) -> int:
                 " it, can become muster_system and owns no table of muster's."
             )
         return connection.server_version
+    except OperationalError as error:
+        raise Unavailable(f"The database went away while a login was tried: {error}") from error
     finally:
         connection.close()
