@@ -119,8 +119,9 @@ async def _check_login(app_url: str) -> int:
                 "MUSTER_DATABASE_APP_URL must log in as muster_app, or as a role that inherits"
                 " it, can become muster_system and owns no table of muster's."
             )
-        return connection.server_version
     except OperationalError as error:
         raise Unavailable(f"The database went away while a login was tried: {error}") from error
+    else:
+        return connection.server_version
     finally:
         connection.close()
