@@ -6,12 +6,13 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 import trio
 
 from bench.chaos.against import run_against_queue
+from bench.chaos.children import ChaosError
 from bench.chaos.forms import choose_form
 from bench.chaos.mail import run_mail_storm
 from bench.chaos.storm import Outcome, run_storm
@@ -33,7 +34,7 @@ LISTED_MAX = 50  # sentences of a kind; what is unknown is listed whole
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a storm; 1 when something was lost or done twice.
+    """Run a storm; 1 when something was lost or done twice, 2 when it came to no verdict.
 
     Against the queue it is the other way round: 1 when nothing was seen to be done twice.
     """
@@ -64,9 +65,15 @@ def main(arguments: Sequence[str]) -> int:
             return await run_mail_storm(minutes=minutes, seed=seed, say=_say)
         return await run_storm(form, _say)
 
-    outcome = trio.run(until_stopped, run)
+    outcome: Outcome | None = None
+    broken: list[str] = []
+    try:
+        outcome = trio.run(until_stopped, run)
+    except* ChaosError as group:
+        broken = [str(error) for error in _leaves(group)]
     if outcome is None:
-        return 130
+        print("\n".join(broken) or "stopped", file=sys.stderr)
+        return 2
     if options.json:
         print(json.dumps({"seed": seed, **as_document(outcome)}, indent=2))
     else:
@@ -132,3 +139,11 @@ def _count_blows(outcome: Outcome) -> Counter[str]:
 
 def _say(line: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+def _leaves(group: BaseExceptionGroup[ChaosError]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

@@ -4,6 +4,7 @@ import attrs
 
 from bench.chaos.parties import MESSAGES_PER_PLUGIN
 
+STOP_SECONDS = 125.0  # longer than the lease of a claim
 KILL_SECONDS = 5.0  # from one kill to the next, with the server's start
 
 
@@ -54,6 +55,6 @@ def choose_form(*, kills: int, messages: int, seed: int, minutes: float) -> Form
         shared=1000 if large else 100,
         tricklers=20 if large else 6,
         deadly=0.002 if large else 0.01,
-        stop_seconds=125.0 if large else 0.0,
+        stop_seconds=STOP_SECONDS if large else 0.0,
         minutes=minutes,
     )

@@ -18,6 +18,7 @@ import trio
 from bench.chaos.books import Books
 from bench.chaos.cast import client, make_agents
 from bench.chaos.children import Child, environment, free_port, muster
+from bench.chaos.forms import STOP_SECONDS
 from bench.chaos.injector import Mailbox
 from bench.chaos.ledger import Ledger
 from bench.chaos.nemeses import Nemeses, Plan
@@ -37,6 +38,7 @@ CALM_SECONDS_MAX = 600.0
 QUIET_SECONDS = 10.0
 POLL_SECONDS = 1.0
 DEADLY = 0.01
+LONG_MINUTES = 20.0
 
 
 @attrs.define(kw_only=True)
@@ -57,7 +59,7 @@ class MailStorm:
         agents = make_agents(scene.folder, scene.server.url, self.parties)
         clients = self._clients()
         nemeses = Nemeses(
-            plan=Plan(kills=self._kills(), minutes=self.minutes, clients=4, dovecots=2),
+            plan=self._plan(),
             random=random.Random(f"nemeses {self.seed}"), server=scene.server,
             cluster=scene.cluster, clients=[*agents, *clients], say=scene.say,
             dovecot=self.dovecot,
@@ -95,9 +97,15 @@ class MailStorm:
             seconds=time.monotonic() - began,
         )
 
-    def _kills(self) -> int:
+    def _plan(self) -> Plan:
         """More than there is time for: the minutes end it."""
-        return int(self.minutes * 60 / 3) + 1
+        return Plan(
+            kills=int(self.minutes * 60 / 3) + 1,
+            stop_seconds=STOP_SECONDS if self.minutes >= LONG_MINUTES else 0.0,
+            minutes=self.minutes,
+            clients=4,
+            dovecots=2,
+        )
 
     def _mails(self) -> int:
         return max(5, min(MAILS_PER_HOUR, int(self.minutes * 10)))

@@ -95,7 +95,7 @@ class Plan:
         ]
         chance.shuffle(blows)
         if self.stop_seconds:
-            blows.insert(len(blows) // 2, Kind.STOPPED)
+            blows.insert(len(blows) // 4, Kind.STOPPED)
         return blows
 
 
