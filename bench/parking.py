@@ -3,7 +3,7 @@
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import attrs
@@ -39,9 +39,12 @@ class Parking:
             await bell.wait()
         return self._answered_at.pop(draft_id)
 
-    async def hold(self, connection: Connection, plug: Plug, waits: Iterator[int]) -> None:
-        """Claim for as long as there are waits, one after the other."""
+    async def hold(
+        self, connection: Connection, choose: Callable[[], Plug], waits: Iterator[int]
+    ) -> None:
+        """Claim for as long as there are waits, one after the other; `choose` says for whom."""
         for wait_seconds in waits:
+            plug = choose()
             self.claims_begun += 1
             body = {"wait_seconds": wait_seconds}
             answer = await connection.ask("POST", _CLAIM, token=plug.token, body=body)
@@ -69,18 +72,17 @@ class Parking:
 
 @asynccontextmanager
 async def parked(
-    server: Server, plugs: Sequence[Plug], count: int, *, spread: bool
+    server: Server, choices: Sequence[Callable[[], Plug]], *, spread: bool
 ) -> AsyncIterator[Parking]:
-    """Keep `count` claims parked for the block, by turns over the plugins.
+    """Keep one claim parked for each of `choices`, which say of which plugin, for the block.
 
     With `spread` their first waits differ, so that they do not all end and begin in one moment.
     """
     parking = Parking()
     async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
-        for number in range(count):
+        for choose in choices:
             connection = await stack.enter_async_context(Connection.open(server.port))
-            plug = plugs[number % len(plugs)]
-            nursery.start_soon(parking.hold, connection, plug, _waits(spread=spread))
+            nursery.start_soon(parking.hold, connection, choose, _waits(spread=spread))
         await until_quiet(server)
         yield parking
         nursery.cancel_scope.cancel()
