@@ -6,6 +6,7 @@ import pytest
 
 from bench.chaos.books import Books, read_books
 from bench.chaos.ledger import Ledger, Line, What, read
+from bench.chaos.mail import judge_mails
 from bench.chaos.nemeses import Blow, Kind
 from bench.chaos.outage import measure_outages
 from bench.chaos.parties import share
@@ -138,3 +139,17 @@ def test_no_plugin_gets_more_than_its_allowance() -> None:
 def test_empty_books_say_nothing() -> None:
     """A draft that no ledger tells of has no story."""
     assert Books().story(7) == "nothing"
+
+
+def test_each_mail_is_one_message() -> None:
+    """A mail in a mailbox without a message is lost, and a message without a mail is odd."""
+    intent = Line(what=What.INTENT, by="p", external_id="m", detail="<m1@away.test>")
+    books = read_books([intent])
+    good, lost, odd = Verdict(), Verdict(), Verdict()
+    judge_mails(good, books, [Rows(messages=[message()], drafts=[], audit={})])
+    judge_mails(lost, books, [Rows(messages=[], drafts=[], audit={})])
+    both = [message(), message(2, external_id="other")]
+    judge_mails(odd, books, [Rows(messages=both, drafts=[], audit={})])
+    assert good.is_good
+    assert lost.lost == ["mail <m1@away.test> of p is no message"]
+    assert odd.odd
