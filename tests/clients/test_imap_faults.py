@@ -94,6 +94,16 @@ async def test_a_mail_that_is_not_handed_out(post: ImapPost, imap_server: Script
     assert post.post_count() == 3
 
 
+async def test_a_mail_set_aside_that_is_expunged(post: ImapPost, imap_server: ScriptedImap) -> None:
+    """A mail that waits to be read and is deleted meanwhile is waited for no more."""
+    imap_server.script("FETCH 2", Fault.NO)
+    assert await post.once() == 1
+    del imap_server.mails[2]
+    assert await post.once() == 0
+    assert await post.once() == 0
+    assert imap_server.count("FETCH 2") == 2
+
+
 async def test_no_mail_is_handed_out(
     post: ImapPost, imap_server: ScriptedImap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
