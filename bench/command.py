@@ -7,6 +7,7 @@ probes beside them are alike; within a run, baselines take turns with what they 
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -19,6 +20,8 @@ from bench.scale import Scale
 from bench.server import Server, raise_open_files, serving
 
 Scenario = Callable[[Server, Scale], Awaitable[Outcome]]
+
+INTERRUPTED = 130
 
 SCENARIOS: Mapping[str, Scenario] = {
     "fsync": fsync.run,
@@ -41,7 +44,10 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"no such scenario: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
     names = options.scenario or list(SCENARIOS)
-    machine, outcomes = trio.run(run, names, Scale(quick=options.quick))
+    measured = trio.run(_run_unless_told, names, Scale(quick=options.quick))
+    if measured is None:
+        return INTERRUPTED
+    machine, outcomes = measured
     if options.json:
         print(json.dumps(as_json(machine, outcomes), indent=2))
     else:
@@ -49,7 +55,26 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-async def run(names: Sequence[str], scale: Scale) -> tuple[Machine, dict[str, Outcome]]:
+Measured = tuple[Machine, dict[str, Outcome]]
+
+
+async def _run_unless_told(names: Sequence[str], scale: Scale) -> Measured | None:
+    """Run, and end what was started when a signal says so: folders can be of gigabytes."""
+    measured: Measured | None = None
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def heed() -> None:
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(heed)
+            measured = await run(names, scale)
+            nursery.cancel_scope.cancel()
+    return measured
+
+
+async def run(names: Sequence[str], scale: Scale) -> Measured:
     """Run scenarios one after the other, the disk's own always first."""
     open_files_max = raise_open_files()
     outcomes: dict[str, Outcome] = {}
