@@ -216,9 +216,8 @@ class ImapIn:
         return mail
 
     async def _wait_for_news(self) -> None:
-        """Wait until there may be mail, and begin a round."""
+        """Wait until there may be mail, and begin a round; none is under way."""
         connection = await self._connected()
-        self._open = None
         seconds = self.incoming.poll_seconds
         watched = await self._open_first(connection)
         # Nothing comes between that look and the IDLE: a server tells in it what did.
