@@ -21,6 +21,7 @@ from muster.pg.files import keep_first
 from muster.pg.migrate import migrate
 from muster.pg.places import make_data_dir
 
+LOGIN_TRIES = 3
 PASSWORD_FILE = "muster-app-password"  # noqa: S105 - a file's name, not a password
 
 
@@ -81,12 +82,24 @@ async def _prepare(admin_url: str, data_dir: Path) -> tuple[str, int]:
     password = load_password(data_dir)
     version = await migrate(admin_url, app_password=password)
     app_url = with_login(admin_url, "muster_app", password)
-    try:
-        (await Connection.open(app_url)).close()
-    except OperationalError:
+    if not await _lets_in(app_url):
         # The role is older than this password: the folder is new, or the database came from a dump.
         await migrate(admin_url, app_password=password, reset_password=True)
     return app_url, version
+
+
+async def _lets_in(app_url: str) -> bool:
+    """Whether this login works; one that only broke off says nothing about its password.
+
+    A server tells a wrong password in its own language, so the two are told apart by trying again.
+    """
+    for _ in range(LOGIN_TRIES):
+        try:
+            (await Connection.open(app_url)).close()
+        except OperationalError:
+            continue
+        return True
+    return False
 
 
 def load_password(data_dir: Path) -> str:
