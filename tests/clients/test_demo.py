@@ -132,7 +132,7 @@ def test_a_part_that_dies_ends_the_demo(demo: Demo) -> None:
     until_blocking(lambda: demo.said("Ctrl-C ends the demo."), START_SECONDS)
     children = demo.children()
     assert len(children) == 3
-    (folder,) = demo.temporary.iterdir()
+    (folder,) = demo.temporary.glob("muster-demo-*")
     home = Embedded(folder / "muster").places.home
     assert running_with(str(home)) != []
     server = next(pid for pid, command in children.items() if command.endswith(" serve "))
@@ -150,7 +150,7 @@ def test_nothing_outlives_a_demo_that_is_killed(demo: Demo) -> None:
     until_blocking(lambda: demo.said("Ctrl-C ends the demo."), START_SECONDS)
     children = demo.children()
     assert len(children) == 3
-    (folder,) = demo.temporary.iterdir()
+    (folder,) = demo.temporary.glob("muster-demo-*")
     home = Embedded(folder / "muster").places.home
     assert running_with(str(home)) != []
     demo.process.kill()
