@@ -166,10 +166,9 @@ class MailStorm:
         before, since = -1, time.monotonic()
         with trio.move_on_after(CALM_SECONDS_MAX):
             while time.monotonic() - since < QUIET_SECONDS:
-                sent = self.scene.read_books().sent.total()
+                sent = (await self.scene.look()).sent.total()
                 if sent != before:
                     before, since = sent, time.monotonic()
-                await trio.sleep(POLL_SECONDS)
 
     def _read_journals(self) -> Mapping[int, str]:
         """What each plugin's journal says of its drafts, for the list of what is unknown."""

@@ -23,6 +23,7 @@ from muster.clients.stopping import until_stopped
 
 AGAIN_SECONDS = 0.1
 SLOW_SECONDS = 0.5
+LOOKS_PER_SECOND = 20  # of one process, at most about
 CLAIM_WAITS = (0, 1, 2)
 FAILS, KEEPS = 0.05, 0.02
 
@@ -122,7 +123,8 @@ class Company:
             self.ledger.write(What.LOST_CLAIM, name)
             await trio.sleep(AGAIN_SECONDS)
         elif answer.status == 204:
-            await trio.sleep(SLOW_SECONDS)
+            # Many plugins look less often, or their looking would be all that the server does.
+            await trio.sleep(max(SLOW_SECONDS, len(self.orders.plugins) / LOOKS_PER_SECOND))
         elif answer.status == 200:
             draft = json.loads(answer.body)
             await self._send(line, name, draft["draft_id"], draft["message_external_id"])

@@ -5,6 +5,7 @@ import random
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -81,6 +82,13 @@ class Scene:
     def read_books(self) -> Books:
         """What all ledgers say now."""
         return read_books(read_all(self.folder.glob("*.ledger")))
+
+    async def look(self) -> Books:
+        """The same for who waits for something in them: after a pause, longer for large ledgers."""
+        began = time.monotonic()
+        books = self.read_books()
+        await trio.sleep(max(POLL_SECONDS, 4 * (time.monotonic() - began)))
+        return books
 
     async def read_rows(self, parties: Sequence[Party]) -> list[Rows]:
         """What the database says once two minutes passed.

@@ -24,7 +24,6 @@ from muster.clients.plugin import PluginClient
 POSTS_SECONDS_MAX = 600.0
 QUIET_SECONDS = 4.0
 QUIET_SECONDS_MAX = 120.0
-POLL_SECONDS = 0.5
 PLUGINS_SHARED = 5  # of one owner
 
 
@@ -114,10 +113,8 @@ class Storm:
         """Wait for every planned post; what is missing after the deadline is for the verdict."""
         wanted = sum(one.messages for one in _plugins(self.parties))
         with trio.move_on_after(POSTS_SECONDS_MAX):
-            while True:
-                if len(self.scene.read_books().posted) >= wanted:
-                    return
-                await trio.sleep(4 * POLL_SECONDS)
+            while len((await self.scene.look()).posted) < wanted:
+                pass
 
     async def _post_last(self, party: Party, number: int) -> None:
         plugin = party.plugins[number % len(party.plugins)]
@@ -133,10 +130,9 @@ class Storm:
         before, since = -1, time.monotonic()
         with trio.move_on_after(QUIET_SECONDS_MAX):
             while time.monotonic() - since < QUIET_SECONDS:
-                recorded = len(self.scene.read_books().recorded)
+                recorded = len((await self.scene.look()).recorded)
                 if recorded != before:
                     before, since = recorded, time.monotonic()
-                await trio.sleep(POLL_SECONDS)
 
 
 async def run_storm(form: Form, say: Say) -> Outcome:
