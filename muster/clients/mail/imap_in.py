@@ -146,14 +146,12 @@ class ImapIn:
     async def refused(self, message: Message, refusal: RefusedError) -> None:
         """Remember that muster will never take this mail, and why."""
         mail = self._in_hand.pop(message.external_id)
-        field = f" ({refusal.field})" if refusal.field else ""
-        reason = f"{refusal.error}{field}"
         await mail.folder.refuse(
-            mail.uid, mail.uid_validity, external_id=message.external_id, reason=reason
+            mail.uid, mail.uid_validity, external_id=message.external_id, reason=refusal.reason
         )
         self.refused_count += 1
         place = mail_place(self.incoming.server, mail.folder.name, mail.uid)
-        self.note(f"{place} was refused and stays where it is: {reason}")
+        self.note(f"{place} was refused and stays where it is: {refusal.reason}")
 
     def close(self) -> None:
         """End the connection."""

@@ -82,8 +82,6 @@ class MaildirIn:
     async def refused(self, message: Message, refusal: RefusedError) -> None:
         """Remember that muster will never take this mail, and why."""
         file = self._in_hand.pop(message.external_id)
-        field = f" ({refusal.field})" if refusal.field else ""
-        reason = f"{refusal.error}{field}"
-        await self.state.settle(file, message.external_id, FileState.REFUSED, reason=reason)
+        await self.state.settle(file, message.external_id, FileState.REFUSED, reason=refusal.reason)
         self.refused_count += 1
-        self.note(f"{file.path} was refused and stays where it is: {reason}")
+        self.note(f"{file.path} was refused and stays where it is: {refusal.reason}")

@@ -162,6 +162,11 @@ class RefusedError(PluginError):
         self.code = code
         self.field = field
 
+    @property
+    def reason(self) -> str:
+        """What muster said, and the field that it was about."""
+        return f"{self.error} ({self.field})" if self.field else self.error
+
 
 class UnexpectedAnswerError(PluginError):
     """An answer that muster never gives: most likely the URL is that of something else."""
