@@ -104,10 +104,10 @@ class _Answer:
     whole: bool = False
     counted: dict[str, int] = attrs.field(factory=dict)
 
-    async def heed(self, event: sse.Event) -> bool:
+    async def heed(self, event: str) -> bool:
         """Take in one event; True at the end. What is not known is passed over, as documented."""
         try:
-            members = msgspec.json.decode(event.data, type=dict[str, Any])
+            members = msgspec.json.decode(event, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
             raise TryAgain("the model sent an event that is no JSON object") from error
         index = members.get("index")
@@ -125,7 +125,7 @@ class _Answer:
             case "message_stop":
                 self.whole = True
             case "error":
-                raise self.provider.fault_in_stream(event.data)
+                raise self.provider.fault_in_stream(event)
             case _:
                 pass
         return self.whole

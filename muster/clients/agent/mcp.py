@@ -8,7 +8,6 @@ A call is made once. When its answer is lost the tool may have run, so nothing i
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,11 +15,11 @@ import attrs
 import httpx2
 
 from muster.clients.agent.backend import Tool, ToolAnswer, TurnError
+from muster.clients.agent.sse import EventReader
 
 PROTOCOL_VERSION = "2025-11-25"  # the newest revision with a handshake
 ANSWER_BYTES_MAX = 1 << 20
 LIST_PAGES_MAX = 20
-_EVENT_LINE = re.compile("\r\n|\n|\r")
 # The server's comments every 15 s keep a long call alive; the turn's deadline bounds it.
 TIMEOUT = httpx2.Timeout(connect=10.0, read=60.0, write=30.0, pool=10.0)
 
@@ -136,16 +135,10 @@ def _messages(body: bytes, kind: str) -> Iterator[Any]:
     if kind != "text/event-stream":
         yield json.loads(body)
         return
-    data: list[str] = []
-    for line in [*_EVENT_LINE.split(body.decode()), ""]:
-        name, _, value = line.partition(":")
-        if name == "data":
-            data.append(value.removeprefix(" "))
-        if not line and data:
-            text = "\n".join(data)
-            data.clear()
-            if text:
-                yield json.loads(text)
+    # An answer is over with its stream, also where no blank line ends its last event.
+    for text in EventReader().feed(body + b"\n\n"):
+        if text:
+            yield json.loads(text)
 
 
 def _members(result: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

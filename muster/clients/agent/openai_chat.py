@@ -120,17 +120,17 @@ class _Answer:
     done: bool = False
     counted: Mapping[str, Any] | None = None
 
-    async def heed(self, event: sse.Event) -> bool:
+    async def heed(self, event: str) -> bool:
         """Take in one chunk; True at the end."""
-        if event.data.strip() == "[DONE]":
+        if event.strip() == "[DONE]":
             self.done = True
             return True
         try:
-            chunk = msgspec.json.decode(event.data, type=dict[str, Any])
+            chunk = msgspec.json.decode(event, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
             raise TryAgain("the model sent a chunk that is no JSON object") from error
         if chunk.get("error") or chunk.get("object") == "error":
-            raise self.provider.fault_in_stream(event.data)
+            raise self.provider.fault_in_stream(event)
         if isinstance(chunk.get("usage"), dict):
             self.counted = chunk["usage"]
         for choice in _members(chunk, "choices")[:1]:

@@ -36,14 +36,6 @@ NO_STREAMS = frozenset({"application/json", "text/html"})
 
 
 @attrs.frozen(kw_only=True)
-class Event:
-    """One server-sent event; `name` is "" where the server gave none."""
-
-    name: str
-    data: str
-
-
-@attrs.frozen(kw_only=True)
 class ErrorAnswer:
     """What a provider answered instead of a stream; `body` is cut at 64 KiB."""
 
@@ -52,8 +44,8 @@ class ErrorAnswer:
     retry_after_seconds: float | None
 
 
-Heed = Callable[[Event], Awaitable[bool]]
-"""Takes an event and says whether it was the last one wanted."""
+Heed = Callable[[str], Awaitable[bool]]
+"""Takes the data of an event and says whether it was the last one wanted."""
 
 
 async def stream(
@@ -101,17 +93,19 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 class EventReader:
-    """Cuts bytes into events (the WHATWG grammar: CR, LF or CRLF, comments, several data lines)."""
+    """Cuts bytes into events (the WHATWG grammar: CR, LF or CRLF, comments, several data lines).
+
+    Of an event only its data is given: each of our protocols says in it what the event is.
+    """
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
-        self._name = ""
         self._data: list[str] = []
         self._size = 0
 
-    def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes. Raises TurnError past 16 MiB of one stream."""
+    def feed(self, chunk: bytes) -> list[str]:
+        """The data of the events that `chunk` completes; TurnError past 16 MiB of one stream."""
         self._size += len(chunk)
         if self._size > STREAM_BYTES_MAX:
             raise TurnError(f"The model's answer has more than {STREAM_BYTES_MAX >> 20} MiB.")
@@ -123,18 +117,14 @@ class EventReader:
         self._rest += "\r" if held else ""
         return [event for line in lines if (event := self._take(line)) is not None]
 
-    def _take(self, line: str) -> Event | None:
+    def _take(self, line: str) -> str | None:
         if not line:
-            event = Event(name=self._name, data="\n".join(self._data)) if self._data else None
-            self._name = ""
+            data = "\n".join(self._data) if self._data else None
             self._data.clear()
-            return event
+            return data
         field, _, value = line.partition(":")
-        value = value.removeprefix(" ")
         if field == "data":
-            self._data.append(value)
-        elif field == "event":
-            self._name = value
+            self._data.append(value.removeprefix(" "))
         return None
 
 
@@ -161,7 +151,7 @@ async def _events(answer: httpx2.Response, heed: Heed) -> None:
         raise failure
 
 
-async def _heed_all(events: Iterable[Event], heed: Heed) -> bool:
+async def _heed_all(events: Iterable[str], heed: Heed) -> bool:
     for event in events:
         if await heed(event):
             return True
