@@ -4,7 +4,6 @@ The server that is asked for keys is a real one on loopback; the signatures are 
 own signer, some also by the library's.
 """
 
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -13,15 +12,13 @@ import pytest
 
 from muster.clients.mail.verify import Proof, Verifier
 from muster.clients.mail.verify.alignment import are_aligned, ascii_domain, organisational_domain
-from tests.support.mail_court import KEY, KEY_NAME, MAIL, Court, open_court
+from tests.support.mail_court import KEY, KEY_NAME, MAIL, NOW, Court, open_court
 from tests.support.signed_mail import (
     ed25519_key,
     rsa_key,
     rsa_public,
     sign_mail,
 )
-
-NOW = int(time.time())
 
 
 @pytest.fixture
