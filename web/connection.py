@@ -7,6 +7,7 @@ handler is at work; a body's time is `web.body_reader`'s. Everything happens in 
 claim is this task, waiting in its handler.
 """
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import attrs
@@ -15,6 +16,7 @@ from hypercorn.utils import parse_socket_addr
 
 from actors import sole_error
 from web.asgi import ASGIApp, PeerGone, ReportCrash, Scope
+from web.departures import WHILE_THERE, Departures
 from web.errors import send_error
 from web.exchange import CLOSE, Exchange, refuse
 from web.heads import Head, Refusal, take_head
@@ -30,6 +32,7 @@ class Service:
     report: ReportCrash
     limits: Limits
     counts: Counts
+    departures: Departures = attrs.field(factory=Departures)
     stopping: bool = False  # connections end after what they have in hand
 
 
@@ -96,6 +99,7 @@ class Connection:
         if self._service.stopping:
             exchange.keeps = False
         scope = exchange.scope(client, server)
+        scope["extensions"][WHILE_THERE] = self._while_there
         crashed = await self._contain(scope, exchange)
         if not exchange.done and not exchange.begun:
             await self._apologise(exchange)
@@ -113,6 +117,9 @@ class Connection:
             return True
         line.wants_linger = line.wants_linger or not exchange.body_is_over or bool(self._buffer)
         return False
+
+    def _while_there(self) -> AbstractContextManager[None]:
+        return self._service.departures.cancelling(self._line.socket.fileno())
 
     async def _contain(self, scope: Scope, exchange: Exchange) -> bool:
         """Run the handler; True if it crashed, which is one report."""

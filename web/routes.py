@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 
 import attrs
-import trio
 
 from muster.errors import MusterError
 from muster.node.node import Node
 from web.answers import Answer, Header, answer_encoded, answer_refusal
 from web.asgi import ASGIApp, PeerGone, Receive, Scope, Send
+from web.departures import WHILE_THERE, WhileThere
 from web.errors import error_body
 
 PARAMETER = "{id}"
@@ -74,7 +74,7 @@ def router(node: Node, routes: Routes, *, otherwise: ASGIApp) -> ASGIApp:
             body = (await receive())["body"]
             asked = Asked(node=node, headers=scope["headers"], body=body, id=parameter)
             if route.waits:
-                answer = await _while_there(receive, route.handler, asked)
+                answer = await _while_there(scope["extensions"][WHILE_THERE], route.handler, asked)
             else:
                 answer = await _answered(route.handler, asked)
         await send_answer(send, answer)
@@ -89,22 +89,14 @@ async def _answered(handler: Handler, asked: Asked) -> Answer:
         return answer_refusal(refusal)
 
 
-async def _while_there(receive: Receive, handler: Handler, asked: Asked) -> Answer:
+async def _while_there(while_there: WhileThere, handler: Handler, asked: Asked) -> Answer:
     """Answer, unless the client leaves before: then whatever the handler does is cancelled."""
     answer: Answer | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cancel_without_client, receive, nursery.cancel_scope)
+    with while_there():
         answer = await _answered(handler, asked)
-        nursery.cancel_scope.cancel()
     if answer is None:
         raise PeerGone
     return answer
-
-
-async def _cancel_without_client(receive: Receive, scope: trio.CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
 
 
 async def send_answer(send: Send, answer: Answer) -> None:

@@ -48,11 +48,11 @@ async def serve(
     `report(crash, where)` must not block; it is called once for each crashed handler or connection.
     """
     listeners = await _listen(host, port)
-    door = _Door(
-        Service(app=app, report=report, limits=limits or Limits(), counts=counts or Counts())
-    )
+    service = Service(app=app, report=report, limits=limits or Limits(), counts=counts or Counts())
+    door = _Door(service)
     try:
         async with trio.open_nursery() as connections:
+            connections.start_soon(service.departures.run)
             try:
                 async with trio.open_nursery() as accepting:
                     for listener in listeners:
