@@ -16,6 +16,7 @@ import msgspec
 
 from muster.clients.agent import sse
 from muster.clients.agent.backend import Tool, Usage
+from muster.clients.agent.members import read_object
 from muster.clients.agent.model import Count, Hear, Prompt, Reply, Stop, TryAgain
 from muster.clients.agent.model_faults import Provider, is_address, is_key
 from muster.clients.agent.transcript import Entry, FromModel, FromUser, ToolCall, ToolResult
@@ -113,14 +114,14 @@ class _Answer:
         index = members.get("index")
         match members.get("type"):
             case "message_start":
-                self._take_usage(_member(members, "message"))
+                self._take_usage(read_object(members, "message"))
             case "content_block_start" if isinstance(index, int):
-                await self._begin(index, _member(members, "content_block"))
+                await self._begin(index, read_object(members, "content_block"))
             case "content_block_delta" if isinstance(index, int) and index in self.blocks:
-                await self._add(self.blocks[index], _member(members, "delta"))
+                await self._add(self.blocks[index], read_object(members, "delta"))
             case "message_delta":
                 self._take_usage(members)
-                reason = _member(members, "delta").get("stop_reason")
+                reason = read_object(members, "delta").get("stop_reason")
                 self.stop_reason = reason if isinstance(reason, str) else self.stop_reason
             case "message_stop":
                 self.whole = True
@@ -132,7 +133,7 @@ class _Answer:
 
     def _take_usage(self, holder: Mapping[str, Any]) -> None:
         # The counts of a later event are running totals and take the place of earlier ones.
-        for name, value in _member(holder, "usage").items():
+        for name, value in read_object(holder, "usage").items():
             if isinstance(value, int) and value >= 0:
                 self.counted[name] = value
 
@@ -265,8 +266,3 @@ def _text_of(block: Block) -> str:
 def _tool(tool: Tool) -> Block:
     schema = dict(tool.input_schema) or {"type": "object", "properties": {}}
     return {"name": tool.name, "description": tool.description, "input_schema": schema}
-
-
-def _member(mapping: Mapping[str, Any], name: str) -> Block:
-    value = mapping.get(name)
-    return value if isinstance(value, dict) else {}

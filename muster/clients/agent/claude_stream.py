@@ -18,12 +18,13 @@ decides. Pure: bytes in, facts out.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from muster.clients.agent.backend import Usage
+from muster.clients.agent.members import read_object, read_objects
 
 SERVER = "muster"  # what the tool door is called in the program's configuration
 SYNTHETIC = "<synthetic>"
@@ -68,12 +69,12 @@ class Stream:
             case "system" if event.get("subtype") == "init":
                 self.door_is_away = any(
                     server.get("name") == SERVER and server.get("status") in OUT_OF_REACH
-                    for server in _objects(event.get("mcp_servers"))
+                    for server in read_objects(event, "mcp_servers")
                 )
             case "stream_event":
-                return self._piece(_object(event.get("event")))
+                return self._piece(read_object(event, "event"))
             case "assistant":
-                return self._assistant(_object(event.get("message")))
+                return self._assistant(read_object(event, "message"))
             case "result":
                 self.result = _result(event)
                 self._told = self._read_totals(event)
@@ -104,18 +105,18 @@ class Stream:
         self._streams = True
         match event.get("type"):
             case "message_start":
-                message = _object(event.get("message"))
+                message = read_object(event, "message")
                 self._name(message)
                 self._begin(str(message.get("id")), message)
             case "message_delta" if self._message is not None:
                 # Cumulative, and it may leave out what was told before.
                 message_id, before = self._message
-                output = _number(_object(event.get("usage")), "output_tokens")
+                output = _number(read_object(event, "usage"), "output_tokens")
                 self._message = message_id, attrs.evolve(before, output_tokens=output)
             case "content_block_start":
-                self._in_text = _object(event.get("content_block")).get("type") == "text"
+                self._in_text = read_object(event, "content_block").get("type") == "text"
             case "content_block_delta" if self._in_text:
-                text = _object(event.get("delta")).get("text")
+                text = read_object(event, "delta").get("text")
                 return clean(text) if isinstance(text, str) else ""
             case "content_block_stop" if self._in_text:
                 self._in_text = False
@@ -123,7 +124,7 @@ class Stream:
         return ""
 
     def _assistant(self, message: Mapping[str, Any]) -> str:
-        blocks = list(_objects(message.get("content")))
+        blocks = read_objects(message, "content")
         self.tools_ran |= any(block.get("type") == "tool_use" for block in blocks)
         if message.get("model") == SYNTHETIC:
             return ""
@@ -146,14 +147,14 @@ class Stream:
             before = self._message[1]
             self._before = before if self._before is None else self._before + before
         self._calls += 1
-        self._message = message_id, _usage(self._model, 1, _object(message.get("usage")))
+        self._message = message_id, _usage(self._model, 1, read_object(message, "usage"))
 
     def _read_totals(self, event: Mapping[str, Any]) -> Usage | None:
-        models = _object(event.get("modelUsage"))
+        models = read_object(event, "modelUsage")
         calls = max(1, self._calls)
         total: Usage | None = None
-        for name, spent in models.items():  # that of other models than the one that was asked too
-            counts = _object(spent)
+        for name in models:  # that of other models than the one that was asked too
+            counts = read_object(models, name)
             each = _usage_of(
                 self._model or clean(name),
                 0 if total else calls,
@@ -164,7 +165,7 @@ class Stream:
             )
             total = each if total is None else total + each
         if total is None:
-            total = _usage(self._model, calls, _object(event.get("usage")))
+            total = _usage(self._model, calls, read_object(event, "usage"))
         return total if total.input_tokens or total.output_tokens else None
 
 
@@ -174,7 +175,8 @@ def clean(text: str) -> str:
 
 
 def _result(event: Mapping[str, Any]) -> Result:
-    texts = [event.get("result"), *_list(event.get("errors"))]
+    errors = event.get("errors")
+    texts = [event.get("result"), *(errors if isinstance(errors, list) else [])]
     told = "; ".join(clean(text) for text in texts if isinstance(text, str) and text)
     subtype = event.get("subtype")
     failed = event.get("is_error") is not False or subtype != "success"
@@ -210,15 +212,3 @@ def _number(counts: Mapping[str, Any], name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         return 0
     return min(max(value, 0), COUNT_MAX)
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _objects(value: object) -> Iterator[Mapping[str, Any]]:
-    return (each for each in _list(value) if isinstance(each, dict))

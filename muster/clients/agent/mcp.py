@@ -15,6 +15,7 @@ import attrs
 import httpx2
 
 from muster.clients.agent.backend import Tool, ToolAnswer, TurnError
+from muster.clients.agent.members import read_object, read_objects
 from muster.clients.agent.sse import EventReader
 
 PROTOCOL_VERSION = "2025-11-25"  # the newest revision with a handshake
@@ -41,7 +42,7 @@ class McpTools:
         cursor: dict[str, object] = {}
         for _page in range(LIST_PAGES_MAX):
             result = await self._ask("tools/list", cursor)
-            tools.extend(_tool(each) for each in _members(result, "tools"))
+            tools.extend(_tool(each) for each in read_objects(result, "tools"))
             following = result.get("nextCursor")
             if not isinstance(following, str):
                 break
@@ -55,7 +56,7 @@ class McpTools:
             result = await self._ask("tools/call", {"name": name, "arguments": dict(arguments)})
         except _RpcError as error:
             return ToolAnswer(text=str(error), is_error=True)
-        texts = [each.get("text") for each in _members(result, "content")]
+        texts = [each.get("text") for each in read_objects(result, "content")]
         structured = result.get("structuredContent")
         return ToolAnswer(
             text="\n".join(text for text in texts if isinstance(text, str)),
@@ -141,15 +142,9 @@ def _messages(body: bytes, kind: str) -> Iterator[Any]:
             yield json.loads(text)
 
 
-def _members(result: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    values = result.get(name)
-    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
-
-
 def _tool(each: Mapping[str, Any]) -> Tool:
-    schema = each.get("inputSchema")
     return Tool(
         name=str(each.get("name", "")),
         description=str(each.get("description", "")),
-        input_schema=schema if isinstance(schema, dict) else {},
+        input_schema=read_object(each, "inputSchema"),
     )

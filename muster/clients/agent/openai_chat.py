@@ -6,7 +6,7 @@ bound on the answer, tool calls without ids or indexes, arguments in one piece o
 names repeated in every piece, and streams that end without `[DONE]` or without a finish reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -15,6 +15,7 @@ import msgspec
 
 from muster.clients.agent import sse
 from muster.clients.agent.backend import Tool, Usage
+from muster.clients.agent.members import read_object, read_objects
 from muster.clients.agent.model import Count, Hear, Prompt, Reply, Stop, TryAgain
 from muster.clients.agent.model_faults import Provider, is_address, is_key
 from muster.clients.agent.transcript import Entry, FromModel, FromUser, ToolCall, ToolResult
@@ -133,7 +134,7 @@ class _Answer:
             raise self.provider.fault_in_stream(event)
         if isinstance(chunk.get("usage"), dict):
             self.counted = chunk["usage"]
-        for choice in _members(chunk, "choices")[:1]:
+        for choice in read_objects(chunk, "choices")[:1]:
             delta = choice.get("delta")
             if isinstance(delta, dict):
                 await self._take(delta)
@@ -148,12 +149,11 @@ class _Answer:
             await self.hear(content)
         if isinstance(refusal, str):
             self.refusal += refusal
-        for piece in _members(delta, "tool_calls"):
+        for piece in read_objects(delta, "tool_calls"):
             self._take_piece(piece)
 
     def _take_piece(self, piece: Mapping[str, Any]) -> None:
-        given = piece.get("function")
-        function: Mapping[str, Any] = given if isinstance(given, dict) else {}
+        function = read_object(piece, "function")
         index = piece.get("index")
         call_id, name = _text(piece.get("id")), _text(function.get("name"))
         arguments = function.get("arguments")
@@ -206,8 +206,7 @@ class _Answer:
         """What the call took; None when it is not known to have taken anything."""
         if self.counted is None:
             return Usage(model=model) if self.finish is not None or self.done else None
-        details = self.counted.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        cached = read_object(self.counted, "prompt_tokens_details").get("cached_tokens")
         tokens = _tokens(self.counted.get("prompt_tokens"))
         return Usage(
             model=model,
@@ -250,11 +249,6 @@ def _tool(tool: Tool) -> dict[str, object]:
         "parameters": tool.input_schema or {"type": "object", "properties": {}},
     }
     return {"type": "function", "function": function}
-
-
-def _members(mapping: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    values = mapping.get(name)
-    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
 
 
 def _text(value: object) -> str:
