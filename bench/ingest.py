@@ -61,7 +61,7 @@ async def ask_post(connection: Connection, plug: Plug) -> None:
 
 async def post_as_server(db: Database, plug: Plug, external_id: str) -> None:
     """What the server does for a post: the knock, then the post."""
-    async with db.transaction(System()) as tx:
+    async with db.transaction(System(), look=True) as tx:
         await knock(tx, Knock(sha256=digest(plug.token)))
     command = Post(external_id=external_id, sender=SENDER, subject=SUBJECT, body=BODY)
     await db.run(plug.principal, post, command)

@@ -267,5 +267,5 @@ async def _turn(db: Database, owner_id: int, agent: Chief) -> int:
 
 
 async def _knock(db: Database, token: str) -> None:
-    async with db.transaction(System()) as tx:
+    async with db.transaction(System(), look=True) as tx:
         await knock(tx, Knock(sha256=digest(token)))

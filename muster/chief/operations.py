@@ -60,10 +60,9 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
     and when the message's plugin is revoked. What an earlier turn left `delivering` to this chief
     is settled as unconfirmed in the same transaction (plugins: "Delivery to your chief").
     """
-    chief = await agents.lock_chief(tx)
+    chief, message = await tx.together(agents.lock_chief(tx), _lock_wanted(tx, command))
     if chief is None or (chief.id, chief.epoch) != (command.agent_id, command.epoch):
         return None
-    message = await _lock_wanted(tx, command)
     if message is None or message.state is not message_rules.State.QUEUED:
         return None
     setting = await store.find_setting(tx, chief.id, message.plugin_id)
@@ -72,9 +71,7 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
     if setting.is_delivering:
         for left in await messages.lock_delivering(tx, chief.id):
             await _apply(tx, left, message_rules.Recover())
-    begun = await _apply(
-        tx, message, message_rules.Begin(agent_id=chief.id, epoch=command.epoch)
-    )
+    begun = await _apply(tx, message, message_rules.Begin(agent_id=chief.id, epoch=command.epoch))
     conversation_id = setting.conversation_id or await store.open_conversation(
         tx, chief.id, message.plugin_id, setting.label
     )

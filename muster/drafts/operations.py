@@ -4,6 +4,7 @@ Every verb that writes, but `claim_next`, takes the message's row, then all of i
 writes first what is due among them: so each judges a conversation that is whole and up to date.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import attrs
@@ -123,17 +124,21 @@ async def file(tx: Transaction, command: File) -> Filed:
     agent = tx.principal
     assert isinstance(agent, Agent)
     body = _clean(command)
-    message = await messages.lock_message(tx, command.message_id)
+    message, parties, replies, pending = await tx.together(
+        messages.lock_message(tx, command.message_id),
+        store.find_parties(tx, command.message_id),
+        store.lock_replies(tx, command.message_id),
+        store.count_other_pending(tx, agent.agent_id, command.message_id),
+    )
     handed = (messages.State.DELIVERING, messages.State.DELIVERED)
     if message is None or message.agent_id != agent.agent_id or message.state not in handed:
         raise NotFound(f"No message {command.message_id} was delivered to you.")
     if message.no_reply:
         raise Refused(f"Nobody may reply to message {message.id}.", code="no_reply")
-    await _require_parties(tx, message.plugin_id)
-    replies = await _lock_replies(tx, message.id)
+    _require(parties)
+    replies = await _with_dues_written(tx, replies)
     if (flying := find_in_flight(replies, tx.now)) is not None:
         raise refuse_second(flying)
-    pending = await store.count_other_pending(tx, agent.agent_id, message.id)
     if pending >= PENDING_PER_AGENT_MAX:
         raise Refused(
             f"{pending} drafts of yours await the owner; that is all there may be.",
@@ -186,7 +191,7 @@ async def approve(tx: Transaction, command: Approve) -> Draft:
     others = [reply for reply in replies if reply.id != draft.id]
     if (flying := find_in_flight(others, tx.now)) is not None:
         raise refuse_second(flying)
-    await _require_parties(tx, draft.plugin_id)
+    _require(await store.find_parties(tx, draft.message_id))
     assert isinstance(outcome, Changed)
     return await store.save(tx, outcome)
 
@@ -274,22 +279,25 @@ async def _lock_draft(
     tx: Transaction, draft_id: int, *, plugin_id: int | None = None
 ) -> tuple[Draft, list[Draft]]:
     """The draft and all replies to its message, locked, with what is due among them written."""
-    message_id = await store.lock_message(tx, draft_id)
+    message_id, replies = await tx.together(
+        store.lock_message(tx, draft_id), store.lock_with_siblings(tx, draft_id)
+    )
     if message_id is None:
         raise _no_draft(draft_id)
-    replies = await _lock_replies(tx, message_id)
+    replies = await _with_dues_written(tx, replies)
     draft = next(reply for reply in replies if reply.id == draft_id)
     if plugin_id is not None and draft.plugin_id != plugin_id:
         raise _no_draft(draft_id)
     return draft, replies
 
 
-async def _lock_replies(tx: Transaction, message_id: int) -> list[Draft]:
-    replies = []
-    for reply in await store.lock_replies(tx, message_id):
+async def _with_dues_written(tx: Transaction, replies: Sequence[Draft]) -> list[Draft]:
+    """Locked replies as they stand now."""
+    written = []
+    for reply in replies:
         due = write_due(reply, tx.now)
-        replies.append(reply if due is None else await store.save(tx, due))
-    return replies
+        written.append(reply if due is None else await store.save(tx, due))
+    return written
 
 
 async def _apply(tx: Transaction, draft: Draft, command: Reject | Claim | Replace) -> Draft:
@@ -300,8 +308,7 @@ async def _apply(tx: Transaction, draft: Draft, command: Reject | Claim | Replac
     return await store.save(tx, outcome)
 
 
-async def _require_parties(tx: Transaction, plugin_id: int) -> None:
-    parties = await store.find_parties(tx, plugin_id)
+def _require(parties: store.Parties) -> None:
     if not parties.plugin_lives:
         raise Refused("The plugin of this message is revoked.", code="plugin_revoked")
     if not parties.owner_enabled:

@@ -58,6 +58,22 @@ async def lock_replies(tx: Transaction, message_id: int) -> list[Draft]:
     return await tx.all(LOCK_REPLIES, Draft, message_id=message_id)
 
 
+LOCK_WITH_SIBLINGS = Query(f"""
+    select {COLUMNS} from drafts d
+    where d.owner_id = %(owner_id)s and d.message_id = (
+        select own.message_id from drafts own
+        where own.owner_id = %(owner_id)s and own.id = %(draft_id)s
+    )
+    order by d.id
+    for no key update of d
+""")
+
+
+async def lock_with_siblings(tx: Transaction, draft_id: int) -> list[Draft]:
+    """A draft and every other one to its message, as `lock_replies` does; none when it is none."""
+    return await tx.all(LOCK_WITH_SIBLINGS, Draft, draft_id=draft_id)
+
+
 # Races: two filings of one agent for two messages would each count 19. The lock is the agent's own
 # and ends with the transaction; whoever holds it waits for no message, so it closes no circle. What
 # leaves `pending` meanwhile can only make the count too high, never too low.
@@ -184,8 +200,9 @@ class Parties:
 FIND_PARTIES = Query("""
     select
         exists (
-            select from plugins p
-            where p.owner_id = %(owner_id)s and p.id = %(plugin_id)s and p.revoked_at is null
+            select from messages m
+            join plugins p on p.owner_id = m.owner_id and p.id = m.plugin_id
+            where m.owner_id = %(owner_id)s and m.id = %(message_id)s and p.revoked_at is null
         ) as plugin_lives,
         exists (
             select from users u where u.id = %(owner_id)s and u.disabled_at is null
@@ -193,9 +210,9 @@ FIND_PARTIES = Query("""
 """)
 
 
-async def find_parties(tx: Transaction, plugin_id: int) -> Parties:
-    """Whether the plugin lives and the account is enabled, as of now; a claim asks again."""
-    return await tx.one(FIND_PARTIES, Parties, plugin_id=plugin_id)
+async def find_parties(tx: Transaction, message_id: int) -> Parties:
+    """Whether the message's plugin lives and the account is enabled, now; a claim asks again."""
+    return await tx.one(FIND_PARTIES, Parties, message_id=message_id)
 
 
 @attrs.frozen(kw_only=True)

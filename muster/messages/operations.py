@@ -64,8 +64,10 @@ async def post(tx: Transaction, command: Post) -> Posted:
     # exact and lets the second of two equal posts see the first.
     stored = await store.find_by_external_id(tx, plugin.plugin_id, command.external_id)
     if stored is None:
-        await lock_live_plugin(tx, plugin.plugin_id)
-        usage = await store.find_usage(tx, plugin.plugin_id, command.external_id)
+        _, usage = await tx.together(
+            lock_live_plugin(tx, plugin.plugin_id),
+            store.find_usage(tx, plugin.plugin_id, command.external_id),
+        )
         if usage.is_repeat:
             stored = await store.find_by_external_id(tx, plugin.plugin_id, command.external_id)
     if stored is not None:

@@ -7,10 +7,18 @@ shield, so that a cancelled caller cannot lose them.
 import enum
 import functools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, LiteralString, TypeVar, cast
+from typing import Any, LiteralString, TypeVar, cast, overload
 
 import attrs
 import trio
@@ -26,10 +34,24 @@ from muster.principals import Principal
 R = TypeVar("R")
 C = TypeVar("C")
 
+A = TypeVar("A")
+B = TypeVar("B")
+
+Work = Coroutine[Any, Any, R]
 Publish = Callable[[Sequence[Hint]], None]
 
 ATTEMPTS = 3
 WAITERS_MAX = 1000
+
+
+@attrs.frozen
+class _Asking:
+    """What a work among several asks: whoever drives the works sends the last answer in."""
+
+    steps: Sequence[Step]
+
+    def __await__(self) -> Generator["_Asking", Answer, Answer]:
+        return (yield self)
 
 
 class Transaction:
@@ -38,6 +60,8 @@ class Transaction:
     def __init__(self, session: Session, principal: Principal) -> None:
         self._session = session
         self._hints: list[Hint] = []
+        self._gathering = False
+        self._before: list[Step] = []  # of the work that is being driven
         self.principal = principal
 
     @property
@@ -102,17 +126,71 @@ class Transaction:
 
     async def later(self, query: Query, **params: object) -> None:
         """Run a statement for its effect alone, with whatever is sent next."""
-        await self._later(query.text, params)
+        if self._gathering:
+            self._before.append(self._step(query, params))
+        else:
+            await self._later(query.text, params)
+
+    @overload
+    async def together(self, one: Work[A], two: Work[B], /) -> tuple[A, B]: ...
+    @overload
+    async def together(self, one: Work[A], two: Work[B], three: Work[C], /) -> tuple[A, B, C]: ...
+    @overload
+    async def together(
+        self, one: Work[A], two: Work[B], three: Work[C], four: Work[R], /
+    ) -> tuple[A, B, C, R]: ...
+    async def together(self, *works: Work[Any]) -> tuple[Any, ...]:
+        """Do works that ask the database and wait for nothing else, and return what they return.
+
+        What they ask at the same step shares one trip, in their order: so a work's statement may
+        rely on the locks of those before it, and not on what these return.
+        """
+        assert not self._gathering, "works that are done together do not gather again"
+        results: dict[int, Any] = {}
+        answers: dict[int, Answer | None] = dict.fromkeys(range(len(works)))
+        self._gathering = True
+        try:
+            while answers:
+                asked: dict[int, _Asking] = {}
+                for number, answer in answers.items():
+                    try:
+                        asking = works[number].send(answer)
+                    except StopIteration as done:
+                        results[number] = done.value
+                        continue
+                    assert isinstance(asking, _Asking), "a work here asks the database alone"
+                    asked[number] = asking
+                answers = await self._ask_for(asked)
+        finally:
+            self._gathering = False
+            for work in works:
+                work.close()
+        return tuple(results[number] for number in range(len(works)))
+
+    async def _ask_for(self, asked: Mapping[int, "_Asking"]) -> dict[int, Answer | None]:
+        steps = [step for asking in asked.values() for step in asking.steps]
+        got = iter(await self._session.ask(*steps) if steps else ())
+        return {number: [next(got) for _ in asking.steps][-1] for number, asking in asked.items()}
 
     async def _later(self, sql: LiteralString, params: Mapping[str, object]) -> None:
+        assert not self._gathering, "works that are done together read"
         await self._session.open()
         self._session.later(Step(sql, self._bind(params)))
 
     async def _ask(self, query: Query, params: Mapping[str, object]) -> Answer:
-        if self._session.now is None:
-            bound = self._bind({**params, "clock_offset": self._session.clock_offset})
-            return await self._session.ask(Step(query.opening, bound))
-        return await self._session.ask(Step(query.text, self._bind(params)))
+        step = self._step(query, params)
+        if self._gathering:
+            steps = [*self._before, step]
+            self._before.clear()
+            return await _Asking(steps)
+        (answer,) = await self._session.ask(step)
+        return answer
+
+    def _step(self, query: Query, params: Mapping[str, object]) -> Step:
+        if self._session.now is not None:
+            return Step(query.text, self._bind(params))
+        bound = self._bind({**params, "clock_offset": self._session.clock_offset})
+        return Step(query.opening, bound)
 
     def _bind(self, params: Mapping[str, object]) -> dict[str, object]:
         bound = {

@@ -76,16 +76,17 @@ class Session:
             assert not self._look, "a look has no time to give"
             await self._begin(())
 
-    async def ask(self, step: Step) -> Answer:
-        """Run a statement, after those that were to come later."""
-        steps = [*self._ahead, step]
+    async def ask(self, *steps: Step) -> Sequence[Answer]:
+        """Run statements in one trip, after those that were to come later; their answers."""
+        count = len(self._ahead)
+        steps = (*self._ahead, *steps)
         self._ahead.clear()
         if self.now is None:
-            return (await self._begin(steps))[-1]
+            return await self._begin(steps)
         assert self._connection is not None
         assert not self._look, "a look is one statement"
         with _translating(), _answering(self._connection):
-            return (await self._connection.ask(*steps))[-1]
+            return (await self._connection.ask(*steps))[count:]
 
     def later(self, step: Step) -> None:
         """Run a statement with the next trip; nobody asks for its answer."""

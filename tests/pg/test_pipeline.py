@@ -8,6 +8,7 @@ import trio
 
 from muster.outcomes import Fact
 from muster.pg.audit import list_audit
+from muster.pg.database import Transaction
 from muster.pg.driver import Connection, DatabaseError
 from muster.pg.pipeline import Answer, Step
 from muster.pg.query import Query
@@ -166,3 +167,45 @@ async def test_a_refusal_that_comes_with_the_commit_undoes_all(
         assert await tx.scalar(EMAIL) != "half"
     async with db.transaction(System(), look=True) as tx:
         assert await tx.scalar(Query("select 1")) == 1
+
+
+async def _twice(tx: Transaction) -> list[str]:
+    return [await tx.scalar(EMAIL), await tx.scalar(EMAIL)]
+
+
+async def _after_a_change(tx: Transaction) -> str:
+    await tx.later(SET_EMAIL, email="changed")
+    email: str = await tx.scalar(EMAIL)
+    return email
+
+
+async def test_works_that_are_done_together_share_trips(
+    db: SpiedDatabase, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What several works ask at one step is one trip, in their order, and each gets its answers."""
+    trips = Trips(monkeypatch)
+    async with db.transaction(owner) as tx:
+        (before, after), changed = await tx.together(_twice(tx), _after_a_change(tx))
+        assert len(trips.steps) == 2
+        assert changed == after == "changed"
+        assert before != "changed"
+        assert await tx.together(_after_a_change(tx), _twice(tx)) == ("changed", ["changed"] * 2)
+
+
+async def test_a_work_that_fails_ends_the_others(db: SpiedDatabase, owner: Owner) -> None:
+    """An error in one of several works is raised, and the transaction can be left cleanly."""
+
+    async def fail(tx: Transaction) -> None:
+        await tx.scalar(EMAIL)
+        raise KeyError("no")
+
+    async def wait(tx: Transaction) -> None:
+        await tx.scalar(EMAIL)
+        await trio.lowlevel.checkpoint()
+
+    for work, error in ((fail, KeyError), (wait, AssertionError)):
+        with pytest.raises(error):
+            async with db.transaction(owner) as tx:
+                await tx.together(_twice(tx), work(tx))
+    async with db.transaction(owner) as tx:
+        assert await tx.scalar(EMAIL)
