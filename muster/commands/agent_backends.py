@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import click
 
-from muster.commands.tokens import bad_setting
+from muster.commands.tokens import bad_setting, read_secret
 
 if TYPE_CHECKING:
     from muster.clients.agent.backend import Backend
@@ -205,18 +205,9 @@ def _prepare_claude_code(options: BackendOptions, door: Door) -> OpenBackend:
 
 
 def _read_key(options: BackendOptions, door: Door, name: str) -> str | None:
-    from muster.clients.agent.model_faults import read_key
-
     file = options.api_key_file
-    try:
-        if file is not None:
-            return file.read_text(encoding="utf-8").strip() or None
-        return read_key(door.environ, name)
-    except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else "it holds more than a key"
-        raise bad_setting(
-            f"cannot read the model's key{f' in {file}' if file else ''}: {told}", "api-key-file"
-        ) from None
+    secret = read_secret(name, door.environ, file=file, field="api-key-file")
+    return (secret or "").strip() or None
 
 
 def _no_key(name: str) -> Exception:

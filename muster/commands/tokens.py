@@ -42,21 +42,26 @@ def read_token(setting: TokenSetting, token_file: Path | None, environ: Mapping[
     return _read_token(setting, token_file, environ)
 
 
-def read_secret(name: str, environ: Mapping[str, str]) -> str | None:
-    """A secret from the setting `name` or the file that `name`_FILE names; None when neither is.
+def read_secret(
+    name: str, environ: Mapping[str, str], *, file: Path | None = None, field: str | None = None
+) -> str | None:
+    """A secret from `file`, else from the setting `name` or the file that `name`_FILE names.
 
-    Invalid, which never quotes it, when both are set or the file cannot be read.
+    None when it is nowhere. The end of a file's last line is no part of it. Invalid, about the
+    option `field`, which never quotes the secret, when both settings are set or the file can't be
+    read.
     """
     told, named = environ.get(name), environ.get(f"{name}_FILE")
-    if told and named:
-        raise bad_setting(f"{name} and {name}_FILE are both set; keep one.", None)
-    if not named:
+    if file is None and told and named:
+        raise bad_setting(f"{name} and {name}_FILE are both set; keep one.", field)
+    if file is None and not named:
         return told or None
     try:
-        return Path(named).read_text(encoding="utf-8").rstrip("\r\n") or None
+        return (file or Path(str(named))).read_text(encoding="utf-8").rstrip("\r\n") or None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise bad_setting(f"cannot read the file of {name}: {reason}", None) from None
+        # A secret that was set in place of its file must not be told.
+        raise bad_setting(f"cannot read {file or f'the file of {name}'}: {reason}", field) from None
 
 
 def client_faults(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -93,19 +98,8 @@ def split_url(url: str) -> tuple[bool, str, int]:
 
 
 def _read_token(setting: TokenSetting, token_file: Path | None, environ: Mapping[str, str]) -> str:
-    file_setting = f"{setting.name}_FILE"
-    if not token_file and environ.get(setting.name) and environ.get(file_setting):
-        sentence = f"{setting.name} and {file_setting} are both set; keep one."
-        raise bad_setting(sentence, "token-file")
-    named = token_file or environ.get(file_setting)
-    if named:
-        try:
-            token = Path(named).read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            told = error.strerror if isinstance(error, OSError) else "it holds more than a token"
-            raise bad_setting(f"cannot read the token in {named}: {told}", "token-file") from None
-    else:
-        token = environ.get(setting.name, "").strip()
+    secret = read_secret(setting.name, environ, file=token_file, field="token-file")
+    token = (secret or "").strip()
     if not token:
         raise bad_setting(f"no token: give --token-file or set {setting.name}", "token-file")
     plain = token.isascii() and token.isprintable() and " " not in token

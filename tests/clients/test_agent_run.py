@@ -172,7 +172,7 @@ async def test_being_turned_away_is_an_exit_code(
             ["--script", "{folder}/good.toml", "--token-file", "/dev/null/none"],
             {},
             Exit.BAD_CONFIGURATION,
-            "Cannot read the token",
+            "Cannot read /dev/null/none",
         ),
         (
             ["--script", "{folder}/good.toml", "--url", "localhost"],

@@ -24,7 +24,6 @@ from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolPara
 
 from muster.clients.agent.anthropic_messages import AnthropicModel
 from muster.clients.agent.backend import TurnError
-from muster.clients.agent.model_faults import read_key
 from muster.clients.agent.openai_chat import OpenAiModel
 from muster.clients.agent.sse import EventReader
 from tests.support.certificate import make_certificate
@@ -169,16 +168,6 @@ def test_a_key_that_no_header_takes_is_not_quoted(key: str) -> None:
         OpenAiModel(model="m", api_key=key)
     assert key not in str(told.value)
     assert KEY not in repr(OpenAiModel(model="m", api_key=KEY))
-
-
-def test_a_key_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
-    """The variable counts first, then the file that another one names."""
-    file = tmp_path / "key"
-    file.write_text("sk-file\n")
-    named = {"OPENAI_API_KEY_FILE": str(file)}
-    assert read_key({}, "OPENAI_API_KEY") is None
-    assert read_key(named, "OPENAI_API_KEY") == "sk-file"
-    assert read_key(named | {"OPENAI_API_KEY": "sk-env"}, "OPENAI_API_KEY") == "sk-env"
 
 
 @pytest.mark.parametrize("path", [OPENAI, ANTHROPIC])

@@ -77,7 +77,7 @@ def test_tools_are_names(program: Program, tools: str) -> None:
     [
         (["openai", "--model", "m"], "No key of the model's: give --api-key-file or set OPENAI"),
         (["anthropic", "--model", "m"], "give --api-key-file or set ANTHROPIC_API_KEY"),
-        (["openai", "--model", "m", "--api-key-file", "none"], "Cannot read the model's key in"),
+        (["openai", "--model", "m", "--api-key-file", "none"], "Cannot read none: No such file"),
         (["anthropic", "--model", "m", "--api-key-file", "bad"], "no key has"),
         (["openai", "--model", "m", "--base-url", "localhost"], "is not an address like"),
         (["claude-code", "--claude", "none/claude"], "There is no program none/claude: install"),

@@ -53,7 +53,7 @@ def test_a_misspelt_setting_is_told(setting: TokenSetting, tmp_path: Path) -> No
         ("MUSTER_URL", "http://localhost:99999", "MUSTER_URL must be http://"),
         ("MUSTER_PLUGIN_TOKEN", "mag_hunter2", "MUSTER_PLUGIN_TOKEN: The token is not a plugin's"),
         ("MUSTER_AGENT_TOKEN", "mpl_hunter2", "MUSTER_AGENT_TOKEN: The token is not an agent's"),
-        ("MUSTER_AGENT_TOKEN_FILE", "/nonexistent/x", "MUSTER_AGENT_TOKEN: Cannot read the token"),
+        ("MUSTER_AGENT_TOKEN_FILE", "/no/hunter2", "MUSTER_AGENT_TOKEN: Cannot read the file"),
     ],
 )
 def test_settings_of_clients_are_checked(name: str, value: str, told: str) -> None:

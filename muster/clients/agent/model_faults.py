@@ -7,7 +7,6 @@ holds the key: a provider may quote it, so it is cut out of what the provider sa
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import attrs
@@ -126,17 +125,6 @@ def is_key(_holder: object, _attribute: object, value: str | None) -> None:
     """Validate a key, since one that no header takes would be quoted in an error; ValueError."""
     if value is not None and not (value.isascii() and value.isprintable() and " " not in value):
         raise ValueError("The model's key holds a space or a letter that no key has.")
-
-
-def read_key(environ: Mapping[str, str], name: str) -> str | None:
-    """The key in the variable `name`, or in the file that `{name}_FILE` names; None without any.
-
-    Raises OSError and UnicodeDecodeError when the file can't be read.
-    """
-    if environ.get(name):
-        return environ[name].strip()
-    path = environ.get(f"{name}_FILE")
-    return Path(path).read_text(encoding="utf-8").strip() or None if path else None
 
 
 def _error_of(body: bytes) -> Mapping[str, object]:
