@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
@@ -21,7 +20,7 @@ from muster.commands.agent_backends import (
     prepare,
 )
 from muster.commands.exits import Exit, as_sentence
-from muster.commands.tokens import AGENT, DEFAULT_URL, bad_setting, read_token
+from muster.commands.tokens import AGENT, DEFAULT_URL, bad_setting, name_holder, read_token
 from muster.errors import Conflict, MusterError, Refused, Unauthorized
 
 if TYPE_CHECKING:
@@ -52,7 +51,8 @@ if TYPE_CHECKING:
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
-    help="Keeps the conversations [a folder for this agent under XDG_STATE_HOME].",
+    help="Keeps the conversations [a folder under XDG_STATE_HOME for the server and the token's"
+    " file; without a file, for the token].",
 )
 @click.option("--url", help=f"Where muster is [MUSTER_URL, else {DEFAULT_URL}].")
 @click.option("--token-file", type=click.Path(path_type=Path), help="Holds the agent's token.")
@@ -120,7 +120,8 @@ def _run(
     token = read_token(AGENT, token_file, os.environ)
     # From here on nothing that a backend might start finds a setting or a token of muster's.
     kept = without_muster(os.environ)
-    opened = prepare(backend, options, Door(url=address, token=token, environ=kept))
+    holder = name_holder(AGENT, token_file, os.environ)
+    opened = prepare(backend, options, Door(url=address, token=token, holder=holder, environ=kept))
     os.environ.clear()
     os.environ.update(kept)
     report = functools.partial(_report, as_json=as_json)
@@ -143,7 +144,7 @@ async def _serve(
     async with AsyncExitStack() as stack:
         try:
             backend: Backend = await stack.enter_async_context(opened())
-        except (StateFolderBusyError, OSError, sqlite3.Error) as error:
+        except (StateFolderBusyError, OSError) as error:
             return error
         return await Gateway(url=url, token=token, backend=backend, report=report).run()
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from muster.clients.agent.conversations import (
     FILE_NAME,
     Bounds,
-    default_state_folder,
     open_conversations,
 )
 from muster.clients.agent.transcript import (
@@ -166,9 +165,10 @@ async def test_a_memory_that_fails_is_told(tmp_path: Path) -> None:
     async with stage(OPENAI, tmp_path) as on:
         await on.conversations.file.run(lambda db: db.execute("drop table conversations"))
         assert await on.turn("go") == "Nothing more to say."
-        assert "could not be remembered: no such table" in on.heard
+        assert "could not be remembered" in on.heard
+        assert "cannot be used: no such table" in on.heard
         await on.conversations.file.run(lambda db: db.execute("drop table turns"))
-        with pytest.raises(Exception, match="The conversation cannot be read: no such table"):
+        with pytest.raises(Exception, match=r"The conversation cannot be read: .* no such table"):
             await on.turn("go")
 
 
@@ -199,15 +199,3 @@ def test_entries_are_read_as_they_were_written(entries: tuple[Entry, ...]) -> No
     if is_whole(entries):
         calls = [call.call_id for e in entries if isinstance(e, FromModel) for call in e.calls]
         assert sorted(calls) == sorted(e.call_id for e in entries if isinstance(e, ToolResult))
-
-
-def test_two_agents_have_two_folders(tmp_path: Path) -> None:
-    """The folder depends on the server and the agent, and lies under XDG_STATE_HOME."""
-    environ = {"XDG_STATE_HOME": str(tmp_path)}
-    folders = {
-        default_state_folder(environ, url=url, name=name)
-        for url in ("http://one", "http://one/", "http://two")
-        for name in ("chief", "other")
-    }
-    assert len(folders) == 4
-    assert {folder.parent for folder in folders} == {tmp_path / "muster"}

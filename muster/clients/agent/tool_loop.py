@@ -27,7 +27,6 @@ error, and nothing is run.
 
 import random
 import re
-import sqlite3
 import string
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -128,7 +127,7 @@ class _Work:
         """Ask and carry out until the model calls no tool; its last words."""
         try:
             self.earlier = await self.backend.conversations.recall(self.turn.conversation)
-        except sqlite3.Error as error:
+        except OSError as error:
             raise TurnError(f"The conversation cannot be read: {error}.") from error
         offered = await self.tools.list()
         for _round in range(self.backend.rounds_max):
@@ -152,7 +151,7 @@ class _Work:
             if not await conversations.keep(label, entries, title=self.turn.title):
                 short = self._note("This turn was too long to be remembered whole.")
                 await conversations.keep(label, short, title=self.turn.title)
-        except sqlite3.Error as error:
+        except OSError as error:
             # What the turn did is done all the same.
             await self.turn.say(f"\n[This turn could not be remembered: {error}.]\n")
 
@@ -231,7 +230,7 @@ class _Work:
         try:
             # For good: the next turn would be refused in the same way.
             await self.backend.conversations.shorten(self.turn.conversation, turns_max=left)
-        except sqlite3.Error as error:
+        except OSError as error:
             raise TurnError(f"The conversation cannot be shortened: {error}.") from error
 
     async def _carry_out(self, call: ToolCall, offered: Sequence[Tool]) -> ToolResult:
