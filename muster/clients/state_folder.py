@@ -6,8 +6,9 @@ was left in the file is only ever shown, never believed.
 
 import errno
 import fcntl
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +23,16 @@ class StateFolderBusyError(Exception):
         super().__init__(f"{folder} is in use by {who}; a state folder serves one at a time")
         self.folder = folder
         self.pid = pid
+
+
+def default_folder(environ: Mapping[str, str], kind: str, *, url: str, whose: str) -> Path:
+    """Where a client of this kind keeps its memory if nobody says: under XDG_STATE_HOME.
+
+    One folder for each server and each `whose`, so that two never share what they remember.
+    """
+    home = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    named = f"{url.rstrip('/')}\0{whose}".encode("utf-8", "surrogateescape")
+    return Path(home) / "muster" / f"{kind}-{hashlib.sha256(named).hexdigest()[:12]}"
 
 
 @contextmanager

@@ -58,10 +58,14 @@ class BackendOptions:
 
 @attrs.frozen(kw_only=True)
 class Door:
-    """The way to muster, and the environment as the runner found it."""
+    """The way to muster, and the environment as the runner found it.
+
+    `holder` tells whose token it is (`tokens.name_holder`).
+    """
 
     url: str
     token: str = attrs.field(repr=False)
+    holder: str = attrs.field(repr=False)
     environ: Mapping[str, str] = attrs.field(repr=False)
 
 
@@ -215,8 +219,7 @@ def _no_key(name: str) -> Exception:
 
 
 def _state_folder(options: BackendOptions, door: Door) -> Path:
-    from muster.clients.agent.conversations import default_state_folder
+    from muster.clients.state_folder import default_folder
 
-    # The token names the agent: its name is not known before muster told it.
-    folder = options.state or default_state_folder(door.environ, url=door.url, name=door.token)
+    folder = options.state or default_folder(door.environ, "agent", url=door.url, whose=door.holder)
     return folder.absolute()

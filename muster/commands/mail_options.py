@@ -5,7 +5,6 @@ machine alone `imap+plain://…`; the same with smtp. The user stands in it with
 is not plain spelled %40; the password never does, for every user of the machine sees arguments.
 """
 
-import hashlib
 import ssl
 from collections.abc import Callable, Mapping
 from datetime import date
@@ -123,22 +122,20 @@ def read_plan(options: MailOptions, environ: Mapping[str, str]) -> MailPlan:
             verify=Verifier(authserv_ids=options.authserv_ids, resolver=resolver),
             trim_quotes=options.trim_quotes,
         ),
-        state_folder=options.state or default_state_folder(environ, url=url, incoming=incoming),
+        state_folder=options.state or _default_folder(environ, url, incoming),
         sender_address=options.sender_address,
     )
 
 
-def default_state_folder(environ: Mapping[str, str], *, url: str, incoming: "Incoming") -> Path:
-    """A folder for this server and this mail, so that two never share what they remember."""
+def _default_folder(environ: Mapping[str, str], url: str, incoming: "Incoming") -> Path:
     from muster.clients.mail.settings import FromImap
+    from muster.clients.state_folder import default_folder
 
-    home = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     if isinstance(incoming, FromImap):
         source = f"imap {incoming.server.shown()}"
     else:
         source = str(incoming.folder.resolve())
-    named = f"{url.rstrip('/')}\0{source}".encode("utf-8", "surrogateescape")
-    return Path(home) / "muster" / f"mail-{hashlib.sha256(named).hexdigest()[:12]}"
+    return default_folder(environ, "mail", url=url, whose=source)
 
 
 def _refuse_combinations(options: MailOptions) -> None:

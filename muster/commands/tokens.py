@@ -42,6 +42,15 @@ def read_token(setting: TokenSetting, token_file: Path | None, environ: Mapping[
     return _read_token(setting, token_file, environ)
 
 
+def name_holder(setting: TokenSetting, token_file: Path | None, environ: Mapping[str, str]) -> str:
+    """What tells whose token it is, of all that is known before muster is asked.
+
+    The file that it is read from, for that outlives a token which is replaced; else the token.
+    """
+    named = token_file or environ.get(f"{setting.name}_FILE")
+    return str(Path(named).resolve()) if named else environ.get(setting.name, "")
+
+
 def read_secret(
     name: str, environ: Mapping[str, str], *, file: Path | None = None, field: str | None = None
 ) -> str | None:

@@ -177,11 +177,17 @@ def test_two_agents_have_two_state_folders(tmp_path: Path) -> None:
     state = tmp_path / "state"
     options = BackendOptions(claude="/bin/true")
 
-    async def look(url: str, token: str) -> None:
-        door = Door(url=url, token=token, environ={"XDG_STATE_HOME": str(state)})
+    async def look(url: str, holder: str) -> None:
+        environ = {"XDG_STATE_HOME": str(state)}
+        door = Door(url=url, token="mag_a", holder=holder, environ=environ)
         async with prepare("claude-code", options, door)():
             pass
 
-    for token, url in (("mag_a", "http://a"), ("mag_b", "http://a"), ("mag_a", "http://b")):
-        trio.run(look, url, token)
+    for holder, url in (
+        ("a", "http://a"),
+        ("b", "http://a"),
+        ("a", "http://b"),
+        ("a", "http://b/"),
+    ):
+        trio.run(look, url, holder)
     assert len(list((state / "muster").iterdir())) == 3

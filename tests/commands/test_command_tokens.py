@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from muster.commands.exits import Exit, exit_of
-from muster.commands.tokens import AGENT, PLUGIN, TokenSetting, client_faults, read_token
+from muster.commands.tokens import (
+    AGENT,
+    PLUGIN,
+    TokenSetting,
+    client_faults,
+    name_holder,
+    read_token,
+)
 from muster.errors import MusterError
 from tests.support.program import bare_program
 
@@ -22,6 +29,19 @@ def test_the_option_goes_before_the_environment(setting: TokenSetting, tmp_path:
     assert read_token(setting, file, other) == token
     assert read_token(setting, None, {setting.name: token}) == token
     assert read_token(setting, None, {f"{setting.name}_FILE": str(file)}) == token
+
+
+@SETTINGS
+def test_a_token_that_is_replaced_has_the_same_holder(
+    setting: TokenSetting, tmp_path: Path
+) -> None:
+    """A file stands for whoever's token is in it; tokens without a file stand for themselves."""
+    file = tmp_path / "token"
+    one = name_holder(setting, file, {setting.name: f"{setting.prefix}one"})
+    assert name_holder(setting, None, {f"{setting.name}_FILE": str(file)}) == one
+    assert name_holder(setting, tmp_path / "x" / ".." / "token", {}) == one
+    alone = [name_holder(setting, None, {setting.name: setting.prefix + x}) for x in "aab"]
+    assert len({one, *alone}) == 3
 
 
 @SETTINGS

@@ -10,9 +10,8 @@ are one statement each. Rejected: a provider's own JSON (a change of the model w
 conversation), and summaries of what is dropped (another model call, that could fail by itself).
 """
 
-import hashlib
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -130,10 +129,3 @@ async def open_conversations(
     """
     async with open_durable(folder, name=FILE_NAME, schema=SCHEMA) as file:
         yield Conversations(file=file, bounds=bounds)
-
-
-def default_state_folder(environ: Mapping[str, str], *, url: str, name: str) -> Path:
-    """A folder for this server and this agent, so that two never share what they remember."""
-    home = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    named = f"{url.rstrip('/')}\0{name}".encode("utf-8", "surrogateescape")
-    return Path(home) / "muster" / f"agent-{hashlib.sha256(named).hexdigest()[:12]}"
