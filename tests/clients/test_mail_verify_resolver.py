@@ -6,9 +6,14 @@ import attrs
 import pytest
 
 from muster.clients.mail.findings import Verdict
-from muster.clients.mail.verify import DnsResolver, check_dns, resolver_at, system_resolver
 from muster.clients.mail.verify.proof import Doubt
-from muster.clients.mail.verify.resolver import NoResolver
+from muster.clients.mail.verify.resolver import (
+    DnsResolver,
+    NoResolver,
+    check_dns,
+    resolver_at,
+    system_resolver,
+)
 from tests.support.dns_server import DnsServer, Trouble, dns_server
 
 

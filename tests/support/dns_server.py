@@ -13,7 +13,7 @@ import dns.rcode
 import dns.rrset
 import trio
 
-from muster.clients.mail.verify import Resolver, resolver_at
+from muster.clients.mail.verify.resolver import Resolver, resolver_at
 
 PORTS_MAX = 50
 

@@ -21,26 +21,12 @@ import trio
 
 from muster.clients.mail.verify.dkim_proof import prove_by_signature
 from muster.clients.mail.verify.proof import Doubt, Proof
-from muster.clients.mail.verify.resolver import (
-    DnsResolver,
-    Resolver,
-    check_dns,
-    resolver_at,
-    system_resolver,
-)
+from muster.clients.mail.verify.resolver import Resolver
 from muster.clients.mail.verify.results import prove_by_results
 from muster.clients.mail.verify.sender import Provable, find_provable
 from muster.clients.mail.verify.signatures import Signature, find_signatures
 
-__all__ = [
-    "DnsResolver",
-    "Proof",
-    "Resolver",
-    "Verifier",
-    "check_dns",
-    "resolver_at",
-    "system_resolver",
-]
+__all__ = ["Proof", "Verifier"]
 
 DNS_SECONDS_MAX = 10.0
 """How long DNS may take for one mail, all its signatures together."""
