@@ -115,7 +115,7 @@ async def test_muster_is_told_of_the_proven_sender_alone(tmp_path: Path) -> None
 
 @given(mails=st.lists(broken_mail(), min_size=40, max_size=60, unique=True))
 @settings(
-    max_examples=5,
+    max_examples=3,
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,
@@ -124,7 +124,7 @@ async def test_muster_is_told_of_the_proven_sender_alone(tmp_path: Path) -> None
     ],
 )
 async def test_no_broken_mail_is_lost(mails: list[bytes]) -> None:
-    """Some hundreds of mails that are put together wrongly are each posted once."""
+    """A hundred and more mails that are put together wrongly are each posted once."""
     async with dns_server() as dns:
         verifier = Verifier(authserv_ids=("mx.home.test",), resolver=dns.resolver())
         with tempfile.TemporaryDirectory() as folder:

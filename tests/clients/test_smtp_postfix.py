@@ -21,20 +21,25 @@ async def postfix() -> AsyncIterator[Postfix]:
         yield postfix
 
 
-@pytest.mark.parametrize("security", list(Security))
-async def test_a_reply_arrives(tmp_path: Path, postfix: Postfix, security: Security) -> None:
-    """What postfix delivers is the approved text, and its answer is told as it gave it."""
+async def test_a_reply_arrives(tmp_path: Path, postfix: Postfix) -> None:
+    """What postfix delivers is the approved text, and its answer is told as it gave it.
+
+    In the clear, with STARTTLS and with TLS from the start.
+    """
     body = ".\nIch komme gern: Grüße!\n..\n"
-    async with smtp_sink(tmp_path, postfix.as_seen(security)) as sink:
-        sent = await sink.send(approved(body))
-    assert sent.detail.startswith("250 2.0.0 Ok: queued as ")
-    await until(postfix.arrived, 20)
-    [raw] = postfix.arrived()
-    read = email.message_from_bytes(raw, policy=email.policy.default)
-    assert isinstance(read, email.message.EmailMessage)
-    assert read["Message-ID"] == sent.external_ref
-    assert read.get_content().replace("\r\n", "\n") == body
-    assert ("ESMTPS" in read["Received"]) is (security is not Security.NONE)
+    sent: dict[Security, str] = {}
+    for number, security in enumerate(Security):
+        async with smtp_sink(tmp_path / security.value, postfix.as_seen(security)) as sink:
+            told = await sink.send(approved(body, draft_id=number))
+        assert told.detail.startswith("250 2.0.0 Ok: queued as ")
+        sent[security] = told.external_ref
+    await until(lambda: len(postfix.arrived()) == len(sent), 20)
+    read = [email.message_from_bytes(raw, policy=email.policy.default) for raw in postfix.arrived()]
+    for security, reference in sent.items():
+        [mail] = [each for each in read if each["Message-ID"] == reference]
+        assert isinstance(mail, email.message.EmailMessage)
+        assert mail.get_content().replace("\r\n", "\n") == body
+        assert ("ESMTPS" in mail["Received"]) is (security is not Security.NONE)
 
 
 async def test_what_postfix_refuses(tmp_path: Path, postfix: Postfix) -> None:
