@@ -9,7 +9,7 @@ without its result, an empty text, an id that comes twice.
 import json
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ import attrs
 import h11
 import trio
 
+from tests.support.loopback import Stream, encode_answer, read_request, serving
 from tests.support.model_protocols import (
     OPENAI,
     Says,
@@ -78,7 +79,6 @@ class Reads:
     answer: Callable[["Asked"], Says]
 
 
-Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 Step = Says | Reads | Refuses | Cut | Hangs | Drops | Raw
 
 
@@ -118,12 +118,8 @@ class ModelServer:
 async def model_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[ModelServer]:
     """Serve on a free port of 127.0.0.1; at the end, no request may have been at fault."""
     server = ModelServer(scheme="https" if tls else "http")
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        server.port = listeners[0].socket.getsockname()[1]
-        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, server, tls), listeners))
+    async with serving(partial(_serve, server, tls)) as server.port:
         yield server
-        nursery.cancel_scope.cancel()
     assert server.faults == []
 
 
@@ -140,9 +136,15 @@ async def _serve(server: ModelServer, tls: ssl.SSLContext | None, tcp: trio.Sock
 
 
 async def _serve_one(server: ModelServer, stream: Stream, connection: h11.Connection) -> bool:
-    asked = await _read(stream, connection)
-    if asked is None:
+    came = await read_request(stream, connection)
+    if came is None:
         return False
+    head, body = came
+    asked = Asked(
+        path=head.target.decode(),
+        body=json.loads(body),
+        headers={name.decode(): value.decode() for name, value in head.headers},
+    )
     server.asked.append(asked)
     fault = find_fault(asked.path, asked.body)
     if fault is not None:
@@ -154,7 +156,7 @@ async def _serve_one(server: ModelServer, stream: Stream, connection: h11.Connec
         case Drops():
             return False
         case Refuses():
-            await stream.send_all(b"".join(_refusal(connection, step)))
+            await stream.send_all(_refusal(connection, step))
             return True
         case Raw(hangs=True):
             await _stream(stream, connection, step.chunks, kind=step.kind, ends=False)
@@ -185,28 +187,6 @@ async def _hang(server: ModelServer, stream: Stream) -> bool:
     return False
 
 
-async def _read(stream: Stream, connection: h11.Connection) -> Asked | None:
-    head: h11.Request | None = None
-    body = b""
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(bytes(await stream.receive_some(65536)))
-        elif isinstance(event, h11.Request):
-            head = event
-        elif isinstance(event, h11.Data):
-            body += bytes(event.data)
-        elif isinstance(event, h11.EndOfMessage):
-            assert head is not None
-            return Asked(
-                path=head.target.decode(),
-                body=json.loads(body),
-                headers={name.decode(): value.decode() for name, value in head.headers},
-            )
-        else:
-            return None
-
-
 async def _stream(
     stream: Stream,
     connection: h11.Connection,
@@ -224,17 +204,13 @@ async def _stream(
     return ends
 
 
-def _refusal(connection: h11.Connection, step: Refuses) -> Iterator[bytes]:
+def _refusal(connection: h11.Connection, step: Refuses) -> bytes:
     text = isinstance(step.body, str)
     raw = step.body.encode() if text else json.dumps(step.body).encode()
     kind = "text/html" if text else "application/json"
-    headers = [*step.headers.items(), ("content-type", kind), ("content-length", str(len(raw)))]
-    for event in (
-        h11.Response(status_code=step.status, headers=headers),
-        h11.Data(data=raw),
-        h11.EndOfMessage(),
-    ):
-        yield connection.send(event) or b""
+    return encode_answer(
+        connection, step.status, [*step.headers.items(), ("content-type", kind)], raw
+    )
 
 
 def tool_names(asked: Asked) -> list[str]:

@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from muster.clients.mail.settings import Login, MailServer, Security
+from tests.support.loopback import serving
 
 INBOX = '"INBOX"'
 SILENCE_SECONDS = 10.0
@@ -214,12 +215,8 @@ class _Session:
 async def scripted_imap() -> AsyncIterator[ScriptedImap]:
     """Serve on a free port of 127.0.0.1 until the block ends."""
     server = ScriptedImap()
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        server.port = listeners[0].socket.getsockname()[1]
-        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, server), listeners))
+    async with serving(partial(_serve, server)) as server.port:
         yield server
-        nursery.cancel_scope.cancel()
 
 
 async def _serve(server: ScriptedImap, stream: trio.SocketStream) -> None:

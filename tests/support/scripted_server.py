@@ -9,16 +9,16 @@ import enum
 import json
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from socket import SO_LINGER, SOL_SOCKET
-from struct import pack
 from typing import Any
 
 import attrs
 import h11
 import trio
+
+from tests.support.loopback import encode_answer, read_request, reset_when_closed, serving
 
 MESSAGES = "messages"
 CLAIM = "claim"
@@ -100,12 +100,8 @@ class ScriptedServer:
 async def scripted_server() -> AsyncIterator[ScriptedServer]:
     """Serve on a free port of 127.0.0.1 until the block ends."""
     server = ScriptedServer()
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        server.port = listeners[0].socket.getsockname()[1]
-        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, server), listeners))
+    async with serving(partial(_serve, server)) as server.port:
         yield server
-        nursery.cancel_scope.cancel()
 
 
 async def _serve(server: ScriptedServer, stream: trio.SocketStream) -> None:
@@ -122,22 +118,10 @@ async def _serve_one(
     server: ScriptedServer, stream: trio.SocketStream, connection: h11.Connection
 ) -> bool:
     """Answer one request; False when the connection is over."""
-    head: h11.Request | None = None
-    body = b""
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(await stream.receive_some(65536))
-        elif isinstance(event, h11.Request):
-            head = event
-        elif isinstance(event, h11.Data):
-            body += bytes(event.data)
-        elif isinstance(event, h11.EndOfMessage):
-            break
-        else:
-            return False
-    assert head is not None
-    request = _read(head, body)
+    came = await read_request(stream, connection)
+    if came is None:
+        return False
+    request = _read(*came)
     server.requests.append(request)
     script = server.scripts.get(request.door)
     step = script.popleft() if script else None
@@ -153,9 +137,9 @@ async def _serve_one(
         case Step.LOSE_ANSWER:
             return False
         case Step.RESET:
-            stream.socket.setsockopt(SOL_SOCKET, SO_LINGER, pack("ii", 1, 0))
+            reset_when_closed(stream.socket)
             return False
-    sent = b"".join(_encode(connection, answer))
+    sent = _encode(connection, answer)
     if step is Step.CUT:
         await stream.send_all(sent[:-4])
         return False
@@ -204,14 +188,7 @@ async def _carry_out(server: ScriptedServer, request: Request) -> Answer:
     return Answer(status=409, body=told | {"error": "another result", "code": "conflict"})
 
 
-def _encode(connection: h11.Connection, answer: Answer) -> Iterator[bytes]:
+def _encode(connection: h11.Connection, answer: Answer) -> bytes:
     raw = b"" if answer.body is None else json.dumps(answer.body).encode()
     headers = [*answer.headers.items(), ("content-type", "application/json")]
-    if answer.status != 204:
-        headers.append(("content-length", str(len(raw))))
-    for event in (
-        h11.Response(status_code=answer.status, headers=headers),
-        h11.Data(data=raw),
-        h11.EndOfMessage(),
-    ):
-        yield connection.send(event) or b""
+    return encode_answer(connection, answer.status, headers, raw)

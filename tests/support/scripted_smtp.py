@@ -12,13 +12,12 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from socket import SO_LINGER, SOL_SOCKET
-from struct import pack
 
 import attrs
 import trio
 
 from muster.clients.mail.settings import Login, MailServer, Security
+from tests.support.loopback import Stream, reset_when_closed, serving
 from tests.support.waiting import dawdle
 
 TEXT = "text"
@@ -86,7 +85,7 @@ class _OverError(Exception):
 @attrs.define
 class _Peer:
     server: ScriptedSmtp
-    stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]
+    stream: Stream
     socket: trio.socket.SocketType
     heard: bytearray = attrs.field(factory=bytearray)
 
@@ -114,7 +113,7 @@ class _Peer:
             while await self.stream.receive_some(65536):
                 pass
         if fault is Fault.RESET:
-            self.socket.setsockopt(SOL_SOCKET, SO_LINGER, pack("ii", 1, 0))
+            reset_when_closed(self.socket)
         raise _OverError
 
     async def until(self, end: bytes) -> bytes:
@@ -135,12 +134,8 @@ class _Peer:
 async def scripted_smtp(host: str = "127.0.0.1") -> AsyncIterator[ScriptedSmtp]:
     """Serve on a free port of this machine's `host` until the block ends."""
     server = ScriptedSmtp(host=host)
-    async with trio.open_nursery() as nursery:
-        listeners = await trio.open_tcp_listeners(0, host=host)
-        server.port = listeners[0].socket.getsockname()[1]
-        nursery.start_soon(partial(trio.serve_listeners, partial(_serve, server), listeners))
+    async with serving(partial(_serve, server), host=host) as server.port:
         yield server
-        nursery.cancel_scope.cancel()
 
 
 async def _serve(server: ScriptedSmtp, stream: trio.SocketStream) -> None:
