@@ -1,6 +1,7 @@
 """Mail as it comes, and worse: what muster gets of it."""
 
 import hashlib
+import time
 from email.message import EmailMessage
 from pathlib import Path
 
@@ -96,6 +97,38 @@ def test_a_reply_to_makes_a_no_reply_sender_answerable() -> None:
     assert not read.message.no_reply
     assert read.reply.to == ("bo@example.test",)
     assert read.message.body.startswith("[A reply goes to bo@example.test, as the mail asks.]\n")
+
+
+def test_no_sender_hides_where_a_reply_goes() -> None:
+    """The longest sender and subject that are told leave the line about the reply's way whole."""
+    name, subject = "🙂" * 980, "🙂" * 2000
+    read = mail(f"From: {name} <ada@example.test>\nSubject: {subject}\nReply-To: bo@evil.test")
+    assert read.reply.to == ("bo@evil.test",)
+    assert read.message.body.startswith("[A reply goes to bo@evil.test, as the mail asks.]\n")
+
+
+@pytest.mark.parametrize(
+    ("sender", "reply_to"),
+    [
+        ("strasse@example.test", "straße@example.test"),
+        ("kate@example.test", "\u212aate@example.test"),
+    ],
+)
+def test_an_address_in_other_letters_is_another(sender: str, reply_to: str) -> None:
+    """Only the case of ASCII letters makes no difference to who gets the reply."""
+    told = mail(f"From: {sender}\nReply-To: {reply_to}").message.body
+    assert told.startswith(f"[A reply goes to {reply_to}, as the mail asks.]")
+    assert mail(f"From: {sender}\nReply-To: {sender.upper()}").message.body == "Hello"
+
+
+@pytest.mark.parametrize("piece", ['"\\', "(\\", "(a\\", "<a", "((a)", ",a b", '"(\\'])
+def test_hostile_address_headers_end(piece: str) -> None:
+    """Quotes and comments without an end, in many long fields, are read in a moment."""
+    field = f"Reply-To: {piece * (16_000 // len(piece))}"
+    began = time.process_time()
+    read = mail("\n".join([field] * 500 + ["From: ada@example.test"]))
+    assert time.process_time() - began < 15
+    assert read.message.sender == "ada@example.test"
 
 
 @pytest.mark.parametrize(

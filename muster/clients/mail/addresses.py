@@ -6,6 +6,7 @@ words are decoded, so that a display name can't add a mailbox.
 """
 
 import re
+from collections.abc import Iterator
 
 import attrs
 
@@ -18,9 +19,13 @@ MAILBOXES_MAX = 50
 ADDRESS_CHARS_MAX = 254
 
 LOCAL = re.compile(r"[^\s@<>()\[\],;:\\\"\x00-\x20\x7f-\x9f\ud800-\udfff]{1,64}")
-TOKEN = re.compile(
-    r'"(?:[^"\\]|\\.)*"|\((?:[^()\\]|\\.|\([^()]*\))*\)|<[^<>]*>|[^"(<,;:]+|[,;:"(<]', re.DOTALL
-)
+FIELDS_MAX = 10
+"""How many fields of one name are read for addresses; there should be one."""
+
+# A comment's length is bounded, since each bracket without an end looks for it anew.
+UNQUOTED = r'\((?:[^()\\]|\\.|\([^()]*\)){0,200}\)|<[^<>]*>|[^"(<,;:]+|[,;:"(<]'
+TOKEN = re.compile(rf'"(?:[^"\\]|\\.)*"|{UNQUOTED}', re.DOTALL)
+TOKEN_AFTER_OPEN_QUOTE = re.compile(UNQUOTED, re.DOTALL)
 DOMAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.))*|\[[A-Za-z0-9.:]+\]")
 
 
@@ -68,6 +73,14 @@ def usable_address(text: str) -> str | None:
     return f"{local}@{domain}"
 
 
+def fold_address(address: str) -> str:
+    """What two addresses that differ in nothing but the case of ASCII letters have in common.
+
+    Elsewhere another case may be another person: ß folds to ss, and the Kelvin sign to k.
+    """
+    return "".join(each.lower() if each.isascii() else each for each in address)
+
+
 def _chunks(value: str) -> list[tuple[str, str]]:
     """(name, address) for each entry of a list, by one pass over its tokens."""
     chunks: list[tuple[str, str]] = []
@@ -75,7 +88,7 @@ def _chunks(value: str) -> list[tuple[str, str]]:
     comments: list[str] = []
     angle: str | None = None
     # The comma that ends the last entry is ours.
-    for token in TOKEN.findall(value + ","):
+    for token in _tokens(value + ","):
         match token[0]:
             case "," | ";":
                 chunks.append(_entry(words, comments, angle))
@@ -92,6 +105,16 @@ def _chunks(value: str) -> list[tuple[str, str]]:
             case _:
                 words.append(token)
     return chunks
+
+
+def _tokens(value: str) -> Iterator[str]:
+    pattern, position = TOKEN, 0
+    while found := pattern.match(value, position):
+        position = found.end()
+        if found[0] == '"':
+            # It has no end, so none of the quotes behind it has one: they need not look for it.
+            pattern = TOKEN_AFTER_OPEN_QUOTE
+        yield found[0]
 
 
 def _entry(words: list[str], comments: list[str], angle: str | None) -> tuple[str, str]:

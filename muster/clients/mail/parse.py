@@ -22,7 +22,7 @@ from email.utils import parsedate_to_datetime
 
 import attrs
 
-from muster.clients.mail.addresses import Mailbox, read_mailboxes
+from muster.clients.mail.addresses import FIELDS_MAX, Mailbox, fold_address, read_mailboxes
 from muster.clients.mail.body import assemble
 from muster.clients.mail.charsets import clean_line, clean_text, decode_header, decode_text
 from muster.clients.mail.parts import PARSER_FAULTS, Parts, read_parts
@@ -97,7 +97,9 @@ def parse(
     quotes_note = ""
     if without_quotes:
         text, quotes_note = trim_quotes(text, subject=reply.subject, place=place)
-    notes += filter(None, (sender_note, subject_note, _reply_note(headers, reply), quotes_note))
+    # Where a reply goes stands before what a sender can make as long as the place for notes.
+    ours = (_reply_note(headers, reply), sender_note, subject_note, quotes_note)
+    notes += filter(None, ours)
     body = assemble(
         notes=[*notes, *dict.fromkeys(parts.notes)],
         text=text,
@@ -159,7 +161,7 @@ def _first(headers: Headers, name: str) -> str:
 def _mailboxes(headers: Headers, *names: str) -> tuple[Mailbox, ...]:
     """The mailboxes of the first of these headers that names any."""
     for name in names:
-        for value in headers.get(name, ()):
+        for value in headers.get(name, ())[:FIELDS_MAX]:
             if found := read_mailboxes(value):
                 return found
     return ()
@@ -220,8 +222,10 @@ def _reply_note(headers: Headers, reply: ReplyFacts) -> str:
     """A line that says where replies go, when that is not to the sender shown."""
     if not reply.to:
         return "[This mail names no address that a reply could go to.]"
-    senders = {mailbox.address.casefold() for mailbox in _mailboxes(headers, "from", "sender")[:1]}
-    if {address.casefold() for address in reply.to} <= senders:
+    senders = {
+        fold_address(mailbox.address) for mailbox in _mailboxes(headers, "from", "sender")[:1]
+    }
+    if {fold_address(address) for address in reply.to} <= senders:
         return ""
     return f"[A reply goes to {', '.join(reply.to)}, as the mail asks.]"
 

@@ -20,7 +20,7 @@ from email.policy import compat32
 
 import attrs
 
-from muster.clients.mail.addresses import Mailbox, read_mailboxes
+from muster.clients.mail.addresses import Mailbox, fold_address, read_mailboxes
 from muster.clients.mail.parse import FIELD_CHARS_MAX
 from muster.clients.mail.verify.alignment import ascii_domain, organisational_domain
 from muster.clients.mail.verify.head import Head, split_mail
@@ -120,5 +120,4 @@ def _same_domain(address: str, domain: str) -> bool:
 def _names_only(value: str, address: str) -> bool:
     """Whether an address field names this address and no other."""
     named = {mailbox.address for mailbox in read_mailboxes(value)}
-    # Case is folded in ASCII alone: the Kelvin sign is no k.
-    return all(map(str.isascii, named)) and {one.lower() for one in named} == {address.lower()}
+    return {fold_address(one) for one in named} == {fold_address(address)}
