@@ -85,6 +85,7 @@ class _Session:
     server: ScriptedImap
     stream: trio.SocketStream
     buffer: bytearray = attrs.field(factory=bytearray)
+    known: int = 0
 
     async def line(self) -> str:
         while b"\r\n" not in self.buffer:
@@ -118,7 +119,8 @@ class _Session:
                 await self.answer(name, tag, [])
             case "EXAMINE":
                 next_uid = [f"* OK [UIDNEXT {server.uid_next}] next"] * server.tells_uid_next
-                exists = f"* {len(server.mails)} EXISTS"
+                self.known = len(server.mails)
+                exists = f"* {self.known} EXISTS"
                 valid = f"* OK [UIDVALIDITY {server.uid_validity}] valid"
                 await self.answer(name, tag, [exists, valid, *next_uid])
             case "SEARCH":
@@ -157,11 +159,13 @@ class _Session:
         await self.answer(name, tag, lines)
 
     async def idle(self, tag: str) -> None:
-        news = self.server.news
         late, self.server.late = self.server.late, []
-        self.server.put(*late)
-        told = [f"* {len(self.server.mails)} EXISTS"]
-        await self.answer("IDLE", tag, ["+ idling", *told * bool(late)], ends=False)
+        if late:
+            self.server.put(*late)
+        # What came since the folder was looked at is told at once, and the rest as it comes.
+        news = self.server.news
+        told = [f"* {len(self.server.mails)} EXISTS"] * (len(self.server.mails) != self.known)
+        await self.answer("IDLE", tag, ["+ idling", *told], ends=False)
         self.server.is_idle.set()
         async with trio.open_nursery() as nursery:
             if self.server.tells_news:
