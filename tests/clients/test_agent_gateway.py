@@ -38,6 +38,17 @@ async def test_a_turn_is_started_told_about_and_done() -> None:
         assert running.reports[0] == ("connected", {"agent_id": 3, "name": "helper"})
 
 
+async def test_turns_without_a_label_are_one_conversation() -> None:
+    """A backend is never given an empty label."""
+    async with runner() as running:
+        peer = await running.door.accept()
+        await peer.welcome()
+        await peer.send("turn", turn_id="t1", text="this", deadline_seconds=9)
+        while (await peer.receive())["type"] != "turn.done":
+            pass
+        assert running.backend.seen[0].conversation == "default"
+
+
 async def test_a_turn_that_the_backend_gives_up_fails() -> None:
     """The backend's sentence goes out as turn.failed, and the next turn is taken."""
     async with runner() as running:

@@ -7,6 +7,7 @@ from typing import Protocol
 import attrs
 
 TurnId = str
+DEFAULT_CONVERSATION = "default"  # of turns that the server gave no label
 
 
 class TurnError(Exception):
@@ -85,7 +86,7 @@ class Turn:
     turn_id: TurnId
     text: str
     deadline_seconds: float
-    conversation: str = ""
+    conversation: str = DEFAULT_CONVERSATION
     title: str = ""
     instructions: str = ""
     say: Callable[[str], Awaitable[None]] = say_nothing

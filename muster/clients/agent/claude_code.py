@@ -42,7 +42,6 @@ from muster.clients.agent.child_program import EXIT_SECONDS, Exited, run_program
 from muster.clients.agent.claude_sessions import ClaudeSessions, open_claude_sessions
 from muster.clients.agent.claude_stream import SERVER, Stream, clean
 
-DEFAULT_LABEL = "default"
 # What the program must not do by itself: read files that a text names, remember, replace itself.
 ENVIRON = {
     "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
@@ -125,7 +124,7 @@ class ClaudeCodeBackend(Backend):
 
         That is: it is gone, or too long, and no tool was called yet.
         """
-        label = turn.conversation or DEFAULT_LABEL
+        label = turn.conversation
         known = await self.sessions.find(label)
         run = await self._run(turn, label, known)
         if known is not None and (run.heard.has_no_session or run.heard.is_too_long):

@@ -22,7 +22,6 @@ from muster.clients.agent.transcript import Entry, decode, encode, is_whole
 from muster.clients.durable import DurableFile, open_durable
 
 FILE_NAME = "conversations.sqlite3"
-DEFAULT_LABEL = "default"
 
 SCHEMA = """
 create table if not exists conversations (
@@ -70,9 +69,8 @@ class Conversations:
     bounds: Bounds = Bounds()
 
     async def recall(self, label: str) -> list[tuple[Entry, ...]]:
-        """The turns kept of a conversation, oldest first; `label` "" is the default one."""
-        named = label or DEFAULT_LABEL
-        rows = await self.file.run(lambda db: db.execute(READ, (named,)).fetchall())
+        """The turns kept of a conversation, oldest first."""
+        rows = await self.file.run(lambda db: db.execute(READ, (label,)).fetchall())
         turns: list[tuple[Entry, ...]] = []
         for (raw,) in rows:
             try:
@@ -85,14 +83,14 @@ class Conversations:
     async def keep(self, label: str, entries: Sequence[Entry], *, title: str = "") -> bool:
         """Remember a turn; False when it alone is over the bounds and was not kept."""
         assert is_whole(entries), "a tool call without its result would spoil every later request"
-        raw, named = encode(entries), label or DEFAULT_LABEL
+        raw = encode(entries)
         if len(raw) > self.bounds.bytes_max:
             return False
 
         def keep(db: sqlite3.Connection) -> None:
-            db.execute(USE, (named, title))
-            db.execute(ADD, (named, raw))
-            self._drop_oldest(db, named, turns_max=self.bounds.turns_max)
+            db.execute(USE, (label, title))
+            db.execute(ADD, (label, raw))
+            self._drop_oldest(db, label, turns_max=self.bounds.turns_max)
             for (over,) in db.execute(OVER, (self.bounds.labels_max,)).fetchall():
                 db.execute(FORGET, (over,))
                 db.execute(FORGET_LABEL, (over,))
@@ -102,8 +100,7 @@ class Conversations:
 
     async def shorten(self, label: str, *, turns_max: int) -> None:
         """Forget all but the newest `turns_max` turns of a conversation."""
-        named = label or DEFAULT_LABEL
-        await self.file.run(lambda db: self._drop_oldest(db, named, turns_max=turns_max))
+        await self.file.run(lambda db: self._drop_oldest(db, label, turns_max=turns_max))
 
     def _drop_oldest(self, db: sqlite3.Connection, label: str, *, turns_max: int) -> None:
         size, first_kept = 0, None

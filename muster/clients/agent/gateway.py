@@ -30,7 +30,15 @@ import trio
 import trio_websocket
 
 from muster.clients.agent import frames
-from muster.clients.agent.backend import Backend, Tools, Turn, TurnError, TurnId, Usage
+from muster.clients.agent.backend import (
+    DEFAULT_CONVERSATION,
+    Backend,
+    Tools,
+    Turn,
+    TurnError,
+    TurnId,
+    Usage,
+)
 from muster.clients.agent.dial import GOODBYE_SECONDS, Closed, closed_by, converse, socket_url
 from muster.clients.agent.frames import Close
 from muster.clients.agent.mcp import McpTools
@@ -147,7 +155,7 @@ class Connection:
             turn_id=frame.turn_id,
             text=frame.text,
             deadline_seconds=frame.deadline_seconds,
-            conversation=frame.conversation,
+            conversation=frame.conversation or DEFAULT_CONVERSATION,
             title=frame.title,
             instructions=self.instructions,
             say=say,
