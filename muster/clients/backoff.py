@@ -13,11 +13,18 @@ LATE_JITTER = 0.02
 """An obeyed `Retry-After` ends at most this share later, and never earlier."""
 
 
-def delay_seconds(attempt: int, *, retry_after_seconds: float | None, chance: float) -> float:
+def delay_seconds(
+    attempt: int,
+    *,
+    retry_after_seconds: float | None,
+    chance: float,
+    first_seconds: float = FIRST_DELAY_SECONDS,
+    most_seconds: float = DELAY_SECONDS_MAX,
+) -> float:
     """Seconds to wait after failed attempt number `attempt` (0 is the first).
 
-    `chance` is in [0, 1). Without a `Retry-After` the delay doubles from half a second to a
-    minute and is spread over its upper half; with one it is at least that long.
+    `chance` is in [0, 1). Without a `Retry-After` the delay doubles from `first_seconds` to
+    `most_seconds` and is spread over its upper half; with one it is at least that long.
     """
     assert attempt >= 0, "attempts count from 0"
     assert 0 <= chance < 1, "chance is in [0, 1)"
@@ -26,7 +33,7 @@ def delay_seconds(attempt: int, *, retry_after_seconds: float | None, chance: fl
         asked = max(retry_after_seconds, FIRST_DELAY_SECONDS)
         return asked * (1 + LATE_JITTER * chance)
     # 2.0**attempt leaves the floats long after the limit was reached.
-    whole = min(DELAY_SECONDS_MAX, FIRST_DELAY_SECONDS * 2.0 ** min(attempt, 16))
+    whole = min(most_seconds, first_seconds * 2.0 ** min(attempt, 16))
     return whole * (0.5 + 0.5 * chance)
 
 

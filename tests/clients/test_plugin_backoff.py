@@ -27,6 +27,15 @@ def test_delays_grow_and_stay_bounded(attempt: int, chance: float) -> None:
     assert 0.25 <= delay <= later <= DELAY_SECONDS_MAX
 
 
+@given(attempt=st.integers(min_value=0, max_value=10**6), chance=CHANCES)
+def test_delays_are_as_long_as_they_are_told_to_be(attempt: int, chance: float) -> None:
+    """Whoever must ask slowly begins with a longer delay and ends with a longer one."""
+    delay = delay_seconds(
+        attempt, retry_after_seconds=None, chance=chance, first_seconds=60, most_seconds=900
+    )
+    assert min(30 * 2.0 ** min(attempt, 9), 450) <= delay <= min(60 * 2.0 ** min(attempt, 9), 900)
+
+
 @given(asked=st.floats(min_value=0, max_value=RETRY_AFTER_SECONDS_MAX), chance=CHANCES)
 def test_retry_after_is_never_cut_short(asked: float, chance: float) -> None:
     """Who is asked to wait waits at least that long, and at most 2% longer."""

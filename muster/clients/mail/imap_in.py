@@ -24,6 +24,7 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
+from muster.clients.backoff import delay_seconds
 from muster.clients.mail.imap import (
     ImapCertificateError,
     ImapConnection,
@@ -43,6 +44,7 @@ from muster.clients.mail.state import MailState
 from muster.clients.plugin import Journal, Message, Posted, RefusedError
 
 TURN_COUNT = 20
+RECONNECT_SECONDS = 0.5
 RECONNECT_SECONDS_MAX = 60.0
 LOGIN_SECONDS = 60.0
 LOGIN_SECONDS_MAX = 15 * 60.0
@@ -276,12 +278,16 @@ class ImapIn:
             self.note(f"{tell_trouble(self.incoming.server, error)}; it is tried again")
 
     async def _wait_to_reconnect(self, error: ImapError) -> None:
+        first, most = RECONNECT_SECONDS, RECONNECT_SECONDS_MAX
         if isinstance(error, ImapLoginError):
-            top = min(LOGIN_SECONDS_MAX, LOGIN_SECONDS * 2.0 ** min(self._faults - 1, 16))
-            seconds = random.uniform(top / 2, top)  # noqa: S311 - only spreads retries
-        else:
-            top = min(RECONNECT_SECONDS_MAX, 2.0 ** min(self._faults - 1, 16))
-            seconds = random.uniform(0, top)  # noqa: S311 - only spreads retries
+            first, most = LOGIN_SECONDS, LOGIN_SECONDS_MAX
+        seconds = delay_seconds(
+            self._faults - 1,
+            retry_after_seconds=None,
+            chance=random.random(),  # noqa: S311 - only spreads retries
+            first_seconds=first,
+            most_seconds=most,
+        )
         patience = self.patience_seconds
         if patience is not None:
             left = self._failing_since + patience - trio.current_time()
