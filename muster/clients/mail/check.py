@@ -4,7 +4,7 @@ from typing import assert_never
 
 import trio
 
-from muster.clients.mail.findings import Finding, Verdict
+from muster.clients.mail.findings import Finding, fault, warning, well
 from muster.clients.mail.imap_check import check_imap
 from muster.clients.mail.maildir import list_mail, make_outbox
 from muster.clients.mail.settings import (
@@ -49,9 +49,9 @@ async def _check_incoming(incoming: Incoming) -> list[Finding]:
             try:
                 count = await trio.to_thread.run_sync(lambda: sum(1 for _ in list_mail(folder)))
             except OSError as error:
-                return [Finding(subject="maildir", verdict=Verdict.FAULT, sentence=f"{error}.")]
+                return [fault("maildir", str(error))]
             sentence = f"{folder} holds {count} mails."
-            return [Finding(subject="maildir", verdict=Verdict.WELL, sentence=sentence)]
+            return [well("maildir", sentence)]
         case _:
             assert_never(incoming)
 
@@ -65,9 +65,9 @@ async def _check_outgoing(incoming: Incoming, outgoing: Outgoing) -> list[Findin
             try:
                 make_outbox(folder, maildir=maildir)
             except (OSError, ValueError) as error:
-                return [Finding(subject="outbox", verdict=Verdict.FAULT, sentence=f"{error}.")]
+                return [fault("outbox", str(error))]
             sentence = f"{folder} takes replies; something else has to carry them on."
-            return [Finding(subject="outbox", verdict=Verdict.WELL, sentence=sentence)]
+            return [well("outbox", sentence)]
         case _:
             assert_never(outgoing)
 
@@ -75,7 +75,7 @@ async def _check_outgoing(incoming: Incoming, outgoing: Outgoing) -> list[Findin
 async def _check_dns(resolver: Resolver | None) -> list[Finding]:
     if resolver is None:
         sentence = "No DKIM keys are looked up: no sender is proven by a signature."
-        return [Finding(subject="dns", verdict=Verdict.WARNING, sentence=sentence)]
+        return [warning("dns", sentence)]
     return await check_dns(resolver)
 
 
@@ -84,9 +84,9 @@ async def _check_muster(url: str, token: str) -> list[Finding]:
         async with PluginClient(url, token, note=_say_nothing) as client:
             await client.knock()
     except (PluginError, ValueError) as error:
-        return [Finding(subject="muster", verdict=Verdict.FAULT, sentence=f"{error}.")]
+        return [fault("muster", str(error))]
     sentence = f"{url} takes the token."
-    return [Finding(subject="muster", verdict=Verdict.WELL, sentence=sentence)]
+    return [well("muster", sentence)]
 
 
 def _say_nothing(_line: str) -> None:

@@ -20,3 +20,23 @@ class Finding:
     subject: str
     verdict: Verdict
     sentence: str
+
+
+def well(subject: str, sentence: str) -> Finding:
+    """Something works. A full stop that is missing is put behind the sentence, here as below."""
+    return _find(subject, Verdict.WELL, sentence)
+
+
+def warning(subject: str, sentence: str) -> Finding:
+    """Something works and may still surprise."""
+    return _find(subject, Verdict.WARNING, sentence)
+
+
+def fault(subject: str, sentence: str) -> Finding:
+    """Something does not work."""
+    return _find(subject, Verdict.FAULT, sentence)
+
+
+def _find(subject: str, verdict: Verdict, sentence: str) -> Finding:
+    ended = sentence if sentence.endswith(".") else f"{sentence}."
+    return Finding(subject=subject, verdict=verdict, sentence=ended)

@@ -2,12 +2,13 @@
 
 import trio
 
-from muster.clients.mail.findings import Finding, Verdict
+from muster.clients.mail.findings import Finding, fault, warning, well
 from muster.clients.mail.imap import ImapConnection, ImapError, ImapNoError
 from muster.clients.mail.imap_told import tell_missing, tell_trouble
 from muster.clients.mail.settings import FromImap, MailServer
 
 CHECK_SECONDS = 30.0
+SUBJECT = "imap"
 
 
 async def check_imap(incoming: FromImap) -> list[Finding]:
@@ -24,10 +25,10 @@ async def check_imap(incoming: FromImap) -> list[Finding]:
             finally:
                 connection.close()
         except ImapError as error:
-            findings.append(_finding(Verdict.FAULT, tell_trouble(incoming.server, error)))
+            findings.append(fault(SUBJECT, tell_trouble(incoming.server, error)))
     if scope.cancelled_caught:
         late = f"{incoming.server.shown()} took longer than {CHECK_SECONDS:.0f} s"
-        findings.append(_finding(Verdict.FAULT, late))
+        findings.append(fault(SUBJECT, late))
     return findings
 
 
@@ -36,14 +37,14 @@ async def _look(incoming: FromImap, connection: ImapConnection, findings: list[F
     secured = "without TLS, on this machine"
     if connection.tls_version is not None:
         secured = f"over {connection.tls_version}, with a certificate that is good"
-    findings.append(_finding(Verdict.WELL, f"{server.shown()} takes the login, {secured}"))
+    findings.append(well(SUBJECT, f"{server.shown()} takes the login, {secured}"))
     for name in incoming.folders:
         await _look_at_folder(server, name, connection, findings)
     if connection.can_idle:
-        findings.append(_finding(Verdict.WELL, "It tells of new mail by itself (IDLE)"))
+        findings.append(well(SUBJECT, "It tells of new mail by itself (IDLE)"))
     else:
         late = f"new mail is seen within {incoming.poll_seconds:.0f} s"
-        findings.append(_finding(Verdict.WARNING, f"The server has no IDLE: {late}"))
+        findings.append(warning(SUBJECT, f"The server has no IDLE: {late}"))
 
 
 async def _look_at_folder(
@@ -56,11 +57,6 @@ async def _look_at_folder(
         sentence = tell_missing(server, name, names)
         if name in names:
             sentence = f"The folder {name} can't be opened: {error}"
-        findings.append(_finding(Verdict.FAULT, sentence))
+        findings.append(fault(SUBJECT, sentence))
     else:
-        findings.append(_finding(Verdict.WELL, f"The folder {name} holds {found.count:,} mails"))
-
-
-def _finding(verdict: Verdict, sentence: str) -> Finding:
-    ended = sentence if sentence.endswith(".") else f"{sentence}."
-    return Finding(subject="imap", verdict=verdict, sentence=ended)
+        findings.append(well(SUBJECT, f"The folder {name} holds {found.count:,} mails"))

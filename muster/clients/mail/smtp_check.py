@@ -2,13 +2,14 @@
 
 import trio
 
-from muster.clients.mail.findings import Finding, Verdict
+from muster.clients.mail.findings import Finding, fault, warning, well
 from muster.clients.mail.settings import Security, ToSmtp
 from muster.clients.mail.smtp import Session, open_session, size_of
 from muster.clients.mail.smtp_line import CertificateError, TroubleError
 from muster.clients.plugin import SendFailedError, SendLaterError
 
 CHECK_SECONDS = 30.0
+SUBJECT = "smtp"
 
 
 async def check_smtp(outgoing: ToSmtp) -> list[Finding]:
@@ -21,10 +22,10 @@ async def check_smtp(outgoing: ToSmtp) -> list[Finding]:
         try:
             await _look(outgoing, findings)
         except (TroubleError, CertificateError, SendFailedError, SendLaterError) as error:
-            findings.append(_finding(Verdict.FAULT, str(error)))
+            findings.append(fault(SUBJECT, str(error)))
     if scope.cancelled_caught:
         late = f"{outgoing.server.shown()} took longer than {CHECK_SECONDS:.0f} s."
-        findings.append(_finding(Verdict.FAULT, late))
+        findings.append(fault(SUBJECT, late))
     return findings
 
 
@@ -32,25 +33,23 @@ async def _look(outgoing: ToSmtp, findings: list[Finding]) -> None:
     server = outgoing.server
     session = await open_session(server)
     try:
-        findings.append(_finding(Verdict.WELL, f"{server.shown()} answers."))
+        findings.append(well(SUBJECT, f"{server.shown()} answers."))
         match server.security:
             case Security.TLS:
-                findings.append(
-                    _finding(Verdict.WELL, "TLS from the start; its certificate is good.")
-                )
+                findings.append(well(SUBJECT, "TLS from the start; its certificate is good."))
             case Security.STARTTLS:
                 version = await session.secure()
                 sentence = f"STARTTLS gives {version}; its certificate is good."
-                findings.append(_finding(Verdict.WELL, sentence))
+                findings.append(well(SUBJECT, sentence))
             case Security.NONE:
                 sentence = "Without TLS: whoever is on the way reads the replies."
-                findings.append(_finding(Verdict.WARNING, sentence))
+                findings.append(warning(SUBJECT, sentence))
         findings.extend(_facts(session))
         if server.login is None:
-            findings.append(_finding(Verdict.WELL, "No login, as no user is set."))
+            findings.append(well(SUBJECT, "No login, as no user is set."))
         else:
             await session.log_in(server.login)
-            findings.append(_finding(Verdict.WELL, f"The login of {server.login.user} works."))
+            findings.append(well(SUBJECT, f"The login of {server.login.user} works."))
     finally:
         await session.goodbye()
 
@@ -58,12 +57,8 @@ async def _look(outgoing: ToSmtp, findings: list[Finding]) -> None:
 def _facts(session: Session) -> list[Finding]:
     size_bytes_max = size_of(session.features)
     limit = f"{size_bytes_max} bytes a mail" if size_bytes_max else "mails of any size it names"
-    told = [_finding(Verdict.WELL, f"It takes {limit}.")]
+    told = [well(SUBJECT, f"It takes {limit}.")]
     if not {"smtputf8", "8bitmime"} <= session.features.keys():
         sentence = "It offers no SMTPUTF8: replies to addresses outside ASCII will fail."
-        told.append(_finding(Verdict.WARNING, sentence))
+        told.append(warning(SUBJECT, sentence))
     return told
-
-
-def _finding(verdict: Verdict, sentence: str) -> Finding:
-    return Finding(subject="smtp", verdict=verdict, sentence=sentence)

@@ -14,7 +14,7 @@ import dns.name
 import dns.resolver
 from dns.rdtypes.ANY.TXT import TXT
 
-from muster.clients.mail.findings import Finding, Verdict
+from muster.clients.mail.findings import Finding, fault, well
 from muster.clients.mail.verify.proof import Doubt
 
 LOOKUP_SECONDS_MAX = 8.0
@@ -93,9 +93,9 @@ async def check_dns(resolver: Resolver) -> list[Finding]:
     found = await resolver.find_txt(".")
     if isinstance(found, Doubt):
         sentence = f"{found.reason}; no sender can be proven by a signature."
-        return [Finding(subject="dns", verdict=Verdict.FAULT, sentence=sentence)]
+        return [fault("dns", sentence)]
     where = f" at {resolver.shown}" if isinstance(resolver, DnsResolver) else ""
-    return [Finding(subject="dns", verdict=Verdict.WELL, sentence=f"DNS{where} answers.")]
+    return [well("dns", f"DNS{where} answers.")]
 
 
 def _bounded(asker: dns.asyncresolver.Resolver) -> dns.asyncresolver.Resolver:
