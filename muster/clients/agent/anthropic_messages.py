@@ -17,7 +17,7 @@ import msgspec
 from muster.clients.agent import sse
 from muster.clients.agent.backend import Tool, Usage
 from muster.clients.agent.members import read_object
-from muster.clients.agent.model import Count, Hear, Prompt, Reply, Stop, TryAgain
+from muster.clients.agent.model import Count, Hear, Prompt, Reply, Stop, TryAgain, check_calls
 from muster.clients.agent.model_faults import Provider, is_address, is_key
 from muster.clients.agent.transcript import Entry, FromModel, FromUser, ToolCall, ToolResult
 
@@ -32,6 +32,9 @@ _STOPS = {
     "model_context_window_exceeded": Stop.LENGTH,
     "refusal": Stop.REFUSED,
 }
+
+# The members of a kind of block that are texts.
+TEXTS = {"text": ("text",), "thinking": ("thinking", "signature"), "tool_use": ("id", "name")}
 
 Block = dict[str, Any]
 
@@ -138,20 +141,32 @@ class _Answer:
                 self.counted[name] = value
 
     async def _begin(self, index: int, block: Block) -> None:
-        self.blocks[index] = {**block, "json": ""} if block.get("type") == "tool_use" else block
-        if block.get("type") == "text" and isinstance(block.get("text"), str) and block["text"]:
+        kind = block.get("type")
+        if not isinstance(kind, str):
+            return
+        # Some servers begin a text with null: each of these is a text from here on.
+        for name in TEXTS.get(kind, ()):
+            block[name] = block[name] if isinstance(block.get(name), str) else ""
+        self.blocks[index] = block
+        if kind == "tool_use":
+            block["json"] = ""
+            calls = sum(each["type"] == "tool_use" for each in self.blocks.values())
+            check_calls(count=calls, arguments="")
+        elif kind == "text" and block["text"]:
             await self.hear(block["text"])
 
     async def _add(self, block: Block, delta: Block) -> None:
+        kind = block["type"]
         match delta:
-            case {"type": "text_delta", "text": str(text)}:
-                block["text"] = block.get("text", "") + text
+            case {"type": "text_delta", "text": str(text)} if kind == "text":
+                block["text"] += text
                 await self.hear(text)
-            case {"type": "input_json_delta", "partial_json": str(piece)} if "json" in block:
+            case {"type": "input_json_delta", "partial_json": str(piece)} if kind == "tool_use":
                 block["json"] += piece
-            case {"type": "thinking_delta", "thinking": str(text)}:
-                block["thinking"] = block.get("thinking", "") + text
-            case {"type": "signature_delta", "signature": str(signature)}:
+                check_calls(count=1, arguments=block["json"])
+            case {"type": "thinking_delta", "thinking": str(text)} if kind == "thinking":
+                block["thinking"] += text
+            case {"type": "signature_delta", "signature": str(signature)} if kind == "thinking":
                 block["signature"] = signature
             case _:
                 pass
@@ -163,12 +178,12 @@ class _Answer:
         blocks = [self.blocks[index] for index in sorted(self.blocks)]
         calls = tuple(
             ToolCall(
-                call_id=str(block.get("id", "")),
-                name=str(block.get("name", "")),
+                call_id=block["id"],
+                name=block["name"],
                 arguments=block["json"] or msgspec.json.encode(block.get("input", {})).decode(),
             )
             for block in blocks
-            if "json" in block
+            if block["type"] == "tool_use"
         )
         stop = _STOPS.get(self.stop_reason, Stop.DONE)
         if stop in {Stop.DONE, Stop.CALLS}:
@@ -197,7 +212,7 @@ class _Answer:
 
 def _echo(blocks: Sequence[Block]) -> str:
     """The blocks as they go back, "" when they hold nothing but what a transcript holds."""
-    if not any(block.get("type") in {"thinking", "redacted_thinking"} for block in blocks):
+    if not any(block["type"] in {"thinking", "redacted_thinking"} for block in blocks):
         return ""
     kept = [{name: value for name, value in block.items() if name != "json"} for block in blocks]
     return msgspec.json.encode(kept).decode()
@@ -227,9 +242,9 @@ def _answered(entry: FromModel) -> list[Block]:
     if entry.echo:
         echoed: list[Block] = msgspec.json.decode(entry.echo)
         return [
-            _call(calls[block["id"]]) if block.get("id") in calls else block
+            _call(calls[block["id"]]) if block["type"] == "tool_use" else block
             for block in echoed
-            if block.get("type") != "text" or block["text"].strip()
+            if block["type"] != "text" or block["text"].strip()
         ]
     texts = [_text(entry.text)] if entry.text.strip() or not entry.calls else []
     return [*texts, *(_call(call) for call in entry.calls)]
@@ -259,8 +274,7 @@ def _text(text: str) -> Block:
 
 
 def _text_of(block: Block) -> str:
-    text = block.get("text")
-    return text if block.get("type") == "text" and isinstance(text, str) else ""
+    return str(block["text"]) if block["type"] == "text" else ""
 
 
 def _tool(tool: Tool) -> Block:

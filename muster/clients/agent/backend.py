@@ -45,15 +45,26 @@ class Tools(Protocol):
         """
 
 
+COUNT_MAX = 10**12
+"""The largest count that the server takes."""
+
+
+def _bounded(count: int) -> int:
+    return min(max(count, 0), COUNT_MAX)
+
+
 @attrs.frozen(kw_only=True)
 class Usage:
-    """Tokens that calls to a model took; `cached_input_tokens` are a part of `input_tokens`."""
+    """Tokens that calls to a model took; `cached_input_tokens` are a part of `input_tokens`.
+
+    A provider says what it likes, in numbers of any length: each count becomes 0 to 10**12.
+    """
 
     model: str
-    calls: int = 1
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
+    calls: int = attrs.field(default=1, converter=_bounded)
+    input_tokens: int = attrs.field(default=0, converter=_bounded)
+    cached_input_tokens: int = attrs.field(default=0, converter=_bounded)
+    output_tokens: int = attrs.field(default=0, converter=_bounded)
 
     def __add__(self, other: "Usage") -> "Usage":
         """Both together; the later call names the model."""

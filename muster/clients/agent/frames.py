@@ -19,7 +19,6 @@ FRAME_BYTES_MAX = 1 << 20  # of one frame from the server; a turn has at most ab
 TEXT_CHARACTERS_MAX = 40_000
 ERROR_CHARACTERS_MAX = 2_000
 MODEL_CHARACTERS_MAX = 200
-COUNT_MAX = 10**12
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
@@ -95,7 +94,7 @@ def decode(raw: str | bytes) -> Frame:
         kind = msgspec.convert(members.get("type"), str)
         known = KNOWN.get(kind)
         return Unknown(type=kind) if known is None else msgspec.convert(members, known)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise FrameError(str(error)) from error
 
 
@@ -130,14 +129,12 @@ def pong() -> str:
 
 
 def _counted(usage: Usage | None) -> dict[str, Usage]:
-    # The server closes at a count or a name that is out of bounds, and a model chose this one.
+    # The server closes at a name that is out of bounds, and a model chose this one.
     if usage is None:
         return {}
     spoken = usage.model.encode("utf-8", "replace").decode()
     name = "".join(character for character in spoken if character.isprintable())
-    counts = attrs.asdict(usage, filter=lambda field, _: field.name != "model")
-    bounded = {each: min(max(count, 0), COUNT_MAX) for each, count in counts.items()}
-    return {"usage": Usage(model=name[:MODEL_CHARACTERS_MAX], **bounded)}
+    return {"usage": attrs.evolve(usage, model=name[:MODEL_CHARACTERS_MAX])}
 
 
 def _encode(kind: str, turn_id: TurnId, **members: str | Usage) -> str:

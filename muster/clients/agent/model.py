@@ -10,11 +10,16 @@ from typing import Protocol
 
 import attrs
 
-from muster.clients.agent.backend import Tool, Usage
+from muster.clients.agent.backend import Tool, TurnError, Usage
 from muster.clients.agent.transcript import Entry, ToolCall
 
 OUTPUT_TOKENS_MAX = 8_192
 """Thinking counts as output, so this leaves some room for it."""
+
+
+CALLS_MAX = 50
+ARGUMENTS_CHARACTERS_MAX = 256 * 1024
+"""How many tools one answer may call, and how long the arguments of each call may be."""
 
 
 class Stop(enum.Enum):
@@ -77,3 +82,17 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections to the provider."""
+
+
+def check_calls(*, count: int, arguments: str) -> None:
+    """Give up an answer that calls more tools, or one with more arguments, than anybody reads.
+
+    Checked as its pieces come: what a model may ask for has a bound, and so has our work on it.
+    """
+    if count > CALLS_MAX:
+        raise TurnError(f"The model called more than {CALLS_MAX} tools at once.")
+    if len(arguments) > ARGUMENTS_CHARACTERS_MAX:
+        raise TurnError(
+            "The model called a tool with arguments of more than "
+            f"{ARGUMENTS_CHARACTERS_MAX >> 10} KiB."
+        )

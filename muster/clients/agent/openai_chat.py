@@ -16,7 +16,7 @@ import msgspec
 from muster.clients.agent import sse
 from muster.clients.agent.backend import Tool, Usage
 from muster.clients.agent.members import read_object, read_objects
-from muster.clients.agent.model import Count, Hear, Prompt, Reply, Stop, TryAgain
+from muster.clients.agent.model import Count, Hear, Prompt, Reply, Stop, TryAgain, check_calls
 from muster.clients.agent.model_faults import Provider, is_address, is_key
 from muster.clients.agent.transcript import Entry, FromModel, FromUser, ToolCall, ToolResult
 
@@ -172,6 +172,7 @@ class _Answer:
         call.call_id = call.call_id or call_id
         call.name = call.name or name
         call.arguments += arguments
+        check_calls(count=len(self.calls), arguments=call.arguments)
 
     def _find(self, *, index: int | None, call_id: str, name: str, more: bool) -> _Call | None:
         """The call that a piece belongs to; None when the piece begins another."""

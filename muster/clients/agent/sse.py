@@ -10,6 +10,7 @@ loop would leave them to the garbage collector.
 """
 
 import codecs
+import io
 import math
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -100,7 +101,9 @@ class EventReader:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._rest = ""
+        self._held = ""
+        # What has come of a line: a string that grew by each piece would be copied as often.
+        self._line = io.StringIO()
         self._data: list[str] = []
         self._size = 0
 
@@ -110,12 +113,18 @@ class EventReader:
         if self._size > STREAM_BYTES_MAX:
             raise TurnError(f"The model's answer has more than {STREAM_BYTES_MAX >> 20} MiB.")
         # A CR at the end may be the first half of a CRLF, so it waits for what follows.
-        text = self._rest + self._decoder.decode(chunk)
-        held = text.endswith("\r")
-        whole = text[:-1] if held else text
-        *lines, self._rest = whole.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._rest += "\r" if held else ""
-        return [event for line in lines if (event := self._take(line)) is not None]
+        text = self._held + self._decoder.decode(chunk)
+        self._held = "\r" if text.endswith("\r") else ""
+        whole = text.removesuffix("\r").replace("\r\n", "\n").replace("\r", "\n")
+        *lines, rest = whole.split("\n")
+        events = [event for line in lines if (event := self._end_line(line)) is not None]
+        self._line.write(rest)
+        return events
+
+    def _end_line(self, text: str) -> str | None:
+        self._line.write(text)
+        line, self._line = self._line.getvalue(), io.StringIO()
+        return self._take(line)
 
     def _take(self, line: str) -> str | None:
         if not line:
