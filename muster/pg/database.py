@@ -5,7 +5,6 @@ shield, so that a cancelled caller cannot lose them.
 """
 
 import enum
-import functools
 import random
 from collections.abc import (
     AsyncIterator,
@@ -18,6 +17,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from types import TracebackType
 from typing import Any, LiteralString, TypeVar, cast, overload
 
 import attrs
@@ -59,7 +59,7 @@ class Transaction:
 
     def __init__(self, session: Session, principal: Principal) -> None:
         self._session = session
-        self._hints: list[Hint] = []
+        self.hints: list[Hint] = []  # that leave with the commit
         self._gathering = False
         self._before: list[Step] = []  # of the work that is being driven
         self.principal = principal
@@ -122,7 +122,7 @@ class Transaction:
 
     def hint(self, *hints: Hint) -> None:
         """Send hints once this transaction is committed; a rollback drops them."""
-        self._hints.extend(hints)
+        self.hints.extend(hints)
 
     async def later(self, query: Query, **params: object) -> None:
         """Run a statement for its effect alone, with whatever is sent next."""
@@ -207,27 +207,17 @@ class Database:
     """The pool, the clock and where hints go."""
 
     def __init__(self, pool: Pool, *, publish: Publish, clock_offset: timedelta) -> None:
-        self._pool = pool
-        self._publish = publish
+        self.pool = pool
+        self.publish = publish
         self.clock_offset = clock_offset
 
-    @asynccontextmanager
-    async def transaction(
-        self, principal: Principal, *, look: bool = False
-    ) -> AsyncIterator[Transaction]:
+    def transaction(self, principal: Principal, *, look: bool = False) -> "_Transacting":
         """Work as `principal`; commit at the end, roll back when anything is raised.
 
         A `look` is one statement that reads; it takes a single trip.
         Raises Unavailable when nothing was done, OutcomeUnknown when the commit's answer was lost.
         """
-        async with self._pool.permit():
-            session = Session(self._pool, principal, clock_offset=self.clock_offset, look=look)
-            tx = Transaction(session, principal)
-            try:
-                yield tx
-                await session.commit(functools.partial(self._publish_all, tx._hints))  # noqa: SLF001
-            finally:
-                await session.close()
+        return _Transacting(self, principal, look=look)
 
     async def run(
         self,
@@ -250,9 +240,68 @@ class Database:
             await trio.sleep(random.uniform(0, 0.02 * attempt))  # noqa: S311 - only spreads retries
         raise AssertionError("unreachable")
 
-    def _publish_all(self, hints: Sequence[Hint]) -> None:
-        if hints:
-            self._publish(hints)
+
+class _Entered:
+    """A scope that was entered before, as a block that leaves it."""
+
+    def __init__(self, scope: trio.CancelScope) -> None:
+        self._scope = scope
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        return self._scope.__exit__(kind, error, trace)
+
+
+class _Transacting:
+    """A transaction as a context; a class, for a generator costs several times as much."""
+
+    def __init__(self, db: Database, principal: Principal, *, look: bool) -> None:
+        self._db = db
+        self._principal = principal
+        self._look = look
+
+    async def __aenter__(self) -> Transaction:
+        await self._db.pool.acquire()
+        self._session = Session(
+            self._db.pool, self._principal, clock_offset=self._db.clock_offset, look=self._look
+        )
+        self._tx = Transaction(self._session, self._principal)
+        self._session.patience.__enter__()
+        return self._tx
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self._end(error)
+        finally:
+            try:
+                await self._session.close()
+            finally:
+                self._db.pool.release()
+
+    async def _end(self, error: BaseException | None) -> None:
+        """Commit, unless there was an error, within the scope that the work was done in."""
+        with _Entered(self._session.patience):
+            if error is not None:
+                raise error
+            await self._session.commit(self._publish)
+        if self._session.patience.cancelled_caught:
+            raise self._session.give_up()
+
+    def _publish(self) -> None:
+        if self._tx.hints:
+            self._db.publish(self._tx.hints)
 
 
 @asynccontextmanager

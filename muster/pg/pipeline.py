@@ -47,6 +47,7 @@ class _Statement:
     types: tuple[int, ...]
     formats: tuple[PyFormat, ...]
     name: bytes | None = None
+    columns: tuple[str, ...] = ()  # of its answer, which stay the same once it was parsed
 
 
 @attrs.frozen
@@ -54,13 +55,16 @@ class Answer:
     """What the server said to one statement."""
 
     _result: pq.abc.PGresult
+    _statement: _Statement
     _transformer: abc.Transformer
 
     def rows(self, make: Callable[..., R]) -> list[R]:
         """Each row as `make(column=value, ...)`."""
-        result = self._result
-        names = [(result.fname(at) or b"").decode() for at in range(result.nfields)]
-        return [make(**dict(zip(names, row, strict=True))) for row in self._load()]
+        result, columns = self._result, self._statement.columns
+        if not columns:
+            columns = tuple((result.fname(at) or b"").decode() for at in range(result.nfields))
+            self._statement.columns = columns
+        return [make(**dict(zip(columns, row, strict=True))) for row in self._load()]
 
     def scalar(self) -> Any:
         """The first row's first column, or None without a row."""
@@ -123,14 +127,15 @@ class Pipeline:
             # After a cancel whose answer did not come, the connection is closed by now.
             if pgconn.status == pq.ConnStatus.OK:
                 pgconn.exit_pipeline_mode()
-        answers = []
+        answers: list[Answer] = []
         for at, result in enumerate(results):
             if result.status not in _DONE:
                 raise errors.error_from_result(result)
             if at in parsed:
                 parsed[at].name = names[parsed[at].text]
             else:
-                answers.append(Answer(result, self._transformer))
+                statement, _ = bound[len(answers)]
+                answers.append(Answer(result, statement, self._transformer))
         assert len(results) == count, f"{len(results)} answers to {count} statements"
         return answers
 

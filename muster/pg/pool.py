@@ -45,21 +45,38 @@ class Pool:
         """How many tasks wait for one."""
         return self._permits.statistics().tasks_waiting
 
-    @asynccontextmanager
-    async def permit(self) -> AsyncIterator[None]:
-        """Hold the right to one connection. Raises Unavailable: closed, full, or 5 s waited."""
+    async def acquire(self) -> None:
+        """Get the right to one connection. Raises Unavailable: closed, full, or 5 s waited.
+
+        You don't get a checkpoint where one is free: whoever has it goes on to wait for an answer.
+        """
         if self._closed:
             raise Unavailable("The database is closed.")
+        try:
+            self._permits.acquire_nowait()
+        except trio.WouldBlock:
+            await self._wait_for_permit()
+
+    async def _wait_for_permit(self) -> None:
         if self._permits.statistics().tasks_waiting >= self._waiters_max:
             raise Unavailable("There are too many requests that wait for the database.")
         with trio.move_on_after(WAIT_SECONDS) as waiting:
             await self._permits.acquire()
         if waiting.cancelled_caught:
             raise Unavailable("The database is too busy.")
+
+    def release(self) -> None:
+        """Hand the right on."""
+        self._permits.release()
+
+    @asynccontextmanager
+    async def permit(self) -> AsyncIterator[None]:
+        """Hold the right to one connection; raises as `acquire` does."""
+        await self.acquire()
         try:
             yield
         finally:
-            self._permits.release()
+            self.release()
 
     async def take(self, *, fresh: bool = False) -> Connection:
         """Lend a connection to the holder of a permit: the one used last, else a new one.

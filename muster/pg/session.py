@@ -12,11 +12,11 @@ nothing was done. COMMIT stands under a shield for COMMIT_SECONDS; when its answ
 connection is closed and OutcomeUnknown raised, which nobody retries.
 
 A server that is frozen, or behind a line that swallows packets, keeps none of its own time limits:
-each trip also has a deadline here, ANSWER_SECONDS, after which its connection is closed.
+a transaction also has a deadline here, ANSWER_SECONDS, after which its connection is closed. One
+scope holds it and becomes the commit's shield, since a deadline costs as much as a short trip.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import LiteralString
 
@@ -31,7 +31,7 @@ from muster.principals import Node, Principal, System
 COMMIT_SECONDS = 5.0
 STATEMENT_SECONDS = 10
 LOCK_SECONDS = 5
-ANSWER_SECONDS = 15.0  # above the server's own limits, which speak more clearly
+ANSWER_SECONDS = 15.0  # for all of a transaction; above the server's limits, which speak clearly
 # No other SQL asks for the time.
 READ_TIME: LiteralString = "select now()"
 
@@ -57,7 +57,10 @@ def owner_of(principal: Principal) -> int | None:
 
 
 class Session:
-    """A transaction, from its first statement to `commit` or `close`; the caller has a permit."""
+    """A transaction, from its first statement to `commit` or `close`; the caller has a permit.
+
+    It is worked in within the scope `patience`; when that was cancelled, `give_up` says what is so.
+    """
 
     def __init__(
         self, pool: Pool, principal: Principal, *, clock_offset: timedelta, look: bool
@@ -67,6 +70,8 @@ class Session:
         self._pool = pool
         self._principal = principal
         self._look = look
+        self.patience = trio.CancelScope(deadline=trio.current_time() + ANSWER_SECONDS)
+        self._committing = False
         self._connection: Connection | None = None
         self._ahead: list[Step] = []
 
@@ -85,7 +90,7 @@ class Session:
             return await self._begin(steps)
         assert self._connection is not None
         assert not self._look, "a look is one statement"
-        with _translating(), _answering(self._connection):
+        with _translating():
             return (await self._connection.ask(*steps))[count:]
 
     def later(self, step: Step) -> None:
@@ -95,17 +100,23 @@ class Session:
     async def commit(self, publish: Callable[[], None]) -> None:
         """Commit if anything was sent, and call `publish` under the same shield."""
         connection = self._connection
-        with trio.CancelScope(deadline=trio.current_time() + COMMIT_SECONDS, shield=True) as scope:
-            if connection is not None and not self._look:
-                assert not connection.failed, "work went on after the database had refused it"
-                await self._send_commit(connection)
-            publish()
-        if scope.cancelled_caught:
-            assert connection is not None
-            connection.close()
-            raise OutcomeUnknown(
+        if connection is not None and not self._look:
+            assert not connection.failed, "work went on after the database had refused it"
+            self._committing = True
+            self.patience.shield = True
+            self.patience.deadline = trio.current_time() + COMMIT_SECONDS
+            await self._send_commit(connection)
+        publish()
+
+    def give_up(self) -> Exception:
+        """Close the connection that kept silent for too long; what that means for the caller."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._committing:
+            return OutcomeUnknown(
                 f"A commit was not answered within {COMMIT_SECONDS:g} s: it happened or it did not."
             )
+        return Unavailable(f"The database did not answer within {ANSWER_SECONDS:g} s.")
 
     async def close(self) -> None:
         """Give the connection back; what was not committed is rolled back."""
@@ -147,25 +158,13 @@ class Session:
         reused = self._pool.idle > 0
         self._connection = await self._pool.take()
         try:
-            with _answering(self._connection):
-                return await self._connection.ask(*steps)
+            return await self._connection.ask(*steps)
         except OperationalError:
             if not (reused and self._connection.dead):
                 raise
         self._connection = None
         self._connection = await self._pool.take(fresh=True)
-        with _answering(self._connection):
-            return await self._connection.ask(*steps)
-
-
-@contextmanager
-def _answering(connection: Connection) -> Iterator[None]:
-    """Take a server that stays silent for ANSWER_SECONDS for gone."""
-    with trio.move_on_after(ANSWER_SECONDS) as patience:
-        yield
-    if patience.cancelled_caught:
-        connection.close()
-        raise Unavailable(f"The database did not answer within {ANSWER_SECONDS:g} s.")
+        return await self._connection.ask(*steps)
 
 
 class _translating:  # noqa: N801 - reads as the context that it is

@@ -146,7 +146,7 @@ async def settled(server: Server) -> None:
     """Wait until the server has read what was sent and works on nothing."""
     async with server.client() as client:
         assert (await client.get("/healthz")).status_code == 200
-    pool = server.node.db._pool
+    pool = server.node.db.pool
     await until(lambda: not server.node.waiters.plugin_ids() and pool.free == pool.size)
 
 

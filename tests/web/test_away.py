@@ -34,7 +34,7 @@ async def test_every_door_is_503_and_names_no_inner_part(
     async with desk() as at:
         node: Node = at.server.node
         with monkeypatch.context() as patched:
-            patched.setattr(node.db._pool, "take", _take_nothing)
+            patched.setattr(node.db.pool, "take", _take_nothing)
             answers = [
                 await at.claim(),
                 await at.send("messages", {"external_id": "m1", "body": "hello"}),
