@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 import trio
+import trio_websocket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.clients.agent.dial import Closed, closed_by, socket_url
-from muster.clients.agent.frames import Close
+from muster.clients.agent.dial import Closed, closed_by, closed_by_http, socket_url
+from muster.clients.agent.frames import Close, FrameError, decode
 from muster.clients.agent.gateway import Backoff, Gateway
 from tests.support.agent_door import DEADLINE_SECONDS, QUICK, TOKEN, Scripted, runner
 
@@ -192,3 +193,19 @@ def test_what_is_no_address_is_told(url: str) -> None:
     """An address of another shape is a ValueError that shows it."""
     with pytest.raises(ValueError, match="is not an address like"):
         socket_url(url)
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"), [(b"7", 7.0), ("²".encode("latin-1"), None), (b"-1", None), (b"", None)]
+)
+def test_a_refusal_names_its_seconds_in_plain_digits(after: bytes, seconds: float | None) -> None:
+    """What a proxy puts into Retry-After is a number or nothing."""
+    refusal = trio_websocket.ConnectionRejected(429, [(b"retry-after", after)], None)
+    closed = closed_by_http(refusal)
+    assert (closed.code, closed.retry_after_seconds) == (Close.SLOW_DOWN, seconds)
+
+
+def test_a_frame_that_is_too_deep_is_none() -> None:
+    """A frame that is nested beyond what can be read is a broken frame, not a crash."""
+    with pytest.raises(FrameError):
+        decode('{"type": "ping", "more": ' + "[" * 100_000 + "]" * 100_000 + "}")

@@ -57,7 +57,7 @@ def closed_by_http(rejected: trio_websocket.ConnectionRejected) -> Closed:
     return Closed(
         code=codes.get(status, Close.LOST),
         reason=f"the server answered HTTP {status}",
-        retry_after_seconds=float(after[:6]) if after.isdigit() else None,
+        retry_after_seconds=float(after[:6]) if after.isascii() and after.isdigit() else None,
     )
 
 
