@@ -205,3 +205,32 @@ async def test_output_that_is_held_open_is_not_waited_for(stage: ClaudeStage) ->
             with pytest.raises(TurnError, match="by exit code 1: broken pipe"):
                 await stage.turn(backend)
     await until(lambda: not is_running(stage.seen[0]["child"]))
+
+
+async def test_a_folder_that_fails_fails_the_turn_alone(stage: ClaudeStage) -> None:
+    """A state folder that can't be written fails the turn in a sentence, and the next one works."""
+    async with stage.backend() as backend:
+        runs = stage.folder / "state" / "runs"
+        runs.rename(runs.with_name("away"))
+        with pytest.raises(TurnError, match=r"claude's folder cannot be used: .*runs"):
+            await stage.turn(backend)
+        runs.with_name("away").rename(runs)
+        assert await stage.turn(backend) == "Done."
+
+
+async def test_an_answer_that_cannot_be_remembered_is_an_answer(stage: ClaudeStage) -> None:
+    """A memory that is full is told beside the answer; one that can't be read fails the turn."""
+    heard = Heard()
+    async with stage.backend() as backend:
+        await backend.sessions.file.run(
+            lambda db: db.execute(
+                "create trigger full before insert on sessions "
+                "begin select raise(abort, 'disk is full'); end"
+            )
+        )
+        assert await stage.turn(backend, heard) == "Done."
+        assert "could not be remembered" in heard.text
+        assert "disk is full" in heard.text
+        await backend.sessions.file.run(lambda db: db.execute("drop table sessions"))
+        with pytest.raises(TurnError, match=r"claude's folder cannot be used: .* no such table"):
+            await stage.turn(backend)

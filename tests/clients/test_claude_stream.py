@@ -48,6 +48,16 @@ def test_no_event_breaks_a_turn(lines: list[bytes]) -> None:
         stream.result.text.encode()
 
 
+def test_a_server_of_no_known_state_is_no_harm() -> None:
+    """A server's state of another kind than a word says nothing about muster's tools."""
+    stream = Stream()
+    for status in (["failed"], {"failed": True}, None):
+        servers = [{"name": "muster", "status": status}]
+        event = {"type": "system", "subtype": "init", "mcp_servers": servers}
+        assert stream.take(json.dumps(event).encode()) == ""
+        assert not stream.door_is_away
+
+
 def test_what_other_models_took_is_counted_too() -> None:
     """The result's count is over all models that the program asked, by the name of the one."""
     stream = Stream()

@@ -124,7 +124,12 @@ class ClaudeCodeBackend(Backend):
 
         That is: it is gone, or too long, and no tool was called yet.
         """
-        label = turn.conversation
+        try:
+            return await self._answer(turn, turn.conversation)
+        except OSError as error:
+            raise TurnError(f"claude's folder cannot be used: {error}") from error
+
+    async def _answer(self, turn: Turn, label: str) -> str:
         known = await self.sessions.find(label)
         run = await self._run(turn, label, known)
         if known is not None and (run.heard.has_no_session or run.heard.is_too_long):
@@ -133,7 +138,11 @@ class ClaudeCodeBackend(Backend):
                 known = None
                 run = await self._run(turn, label, None)
         answer = run.answer()
-        await self.sessions.keep(label, run.session_id, resumed=known is not None)
+        try:
+            await self.sessions.keep(label, run.session_id, resumed=known is not None)
+        except OSError as error:
+            # What the turn did is done all the same.
+            await turn.say(f"\n[This turn could not be remembered: {error}.]\n")
         return answer
 
     async def _run(self, turn: Turn, label: str, resumed: str | None) -> "_Run":

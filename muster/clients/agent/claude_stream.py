@@ -31,7 +31,6 @@ SYNTHETIC = "<synthetic>"
 OUT_OF_REACH = frozenset({"failed", "needs-auth", "disabled"})
 TOO_LONG = "prompt is too long"
 NO_SESSION = "no conversation found with session id"
-COUNT_MAX = 10**12
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +67,7 @@ class Stream:
         match event.get("type"):
             case "system" if event.get("subtype") == "init":
                 self.door_is_away = any(
-                    server.get("name") == SERVER and server.get("status") in OUT_OF_REACH
+                    server.get("name") == SERVER and str(server.get("status")) in OUT_OF_REACH
                     for server in read_objects(event, "mcp_servers")
                 )
             case "stream_event":
@@ -211,4 +210,4 @@ def _number(counts: Mapping[str, Any], name: str) -> int:
     value = counts.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
         return 0
-    return min(max(value, 0), COUNT_MAX)
+    return value
