@@ -3,7 +3,7 @@
 It is begun by the trip of its first statement, which sets who acts, the time limits and, for
 System, the role, all locally, and which brings the time. What nothing waits for (`later`: decisions
 and audit rows) travels with whatever is sent next, at the latest with COMMIT. A look is one
-statement, read only, and begins and ends in one trip.
+statement, read only, and begins and ends in one trip: what libpq sends together is one transaction.
 
 What can race: a cancel at any step. Before COMMIT is sent, the transaction is rolled back; after,
 it runs to its end. A dead idle connection looks alive, so when it is lost in the opening trip,
@@ -16,7 +16,7 @@ a transaction also has a deadline here, ANSWER_SECONDS, after which its connecti
 scope holds it and becomes the commit's shield, since a deadline costs as much as a short trip.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import LiteralString
 
@@ -36,15 +36,21 @@ ANSWER_SECONDS = 15.0  # for all of a transaction; above the server's limits, wh
 READ_TIME: LiteralString = "select now()"
 
 _BEGIN = Step("begin")
-_BEGIN_LOOK = Step("begin read only")
 _SET: LiteralString = (
     f"{READ_TIME}, set_config('muster.owner_id', %(owner)s, true),"
     " set_config('muster.actor', %(actor)s, true),"
     " set_config('statement_timeout', %(statement)s, true),"
     " set_config('lock_timeout', %(lock)s, true)"
 )
-_BE_SYSTEM = Step("set local role muster_system")
-_COMMIT = Step("commit")
+_SYSTEM: LiteralString = ", set_config('role', 'muster_system', true)"
+_READ_ONLY: LiteralString = ", set_config('transaction_read_only', 'on', true)"
+# By whether it is System's, and a look.
+_OPENINGS: Mapping[tuple[bool, bool], LiteralString] = {
+    (False, False): _SET,
+    (True, False): _SET + _SYSTEM,
+    (False, True): _SET + _READ_ONLY,
+    (True, True): _SET + _SYSTEM + _READ_ONLY,
+}
 
 
 class TryAgain(Unavailable):
@@ -144,15 +150,14 @@ class Session:
             "statement": f"{STATEMENT_SECONDS}s",
             "lock": f"{LOCK_SECONDS}s",
         }
-        opening = [_BEGIN_LOOK if self._look else _BEGIN, Step(_SET, who)]
-        if isinstance(self._principal, System):
-            opening.append(_BE_SYSTEM)
-        closing = [_COMMIT] if self._look else []
+        opening = Step(_OPENINGS[isinstance(self._principal, System), self._look], who)
+        # A trip is a transaction by itself, unless one is begun.
+        first = (opening,) if self._look else (_BEGIN, opening)
         with _translating():
-            answers = await self._first_trip([*opening, *steps, *closing])
-        now: datetime = answers[1].scalar()
+            answers = await self._first_trip([*first, *steps])
+        now: datetime = answers[len(first) - 1].scalar()
         self.now = now + self.clock_offset
-        return answers[len(opening) : len(opening) + len(steps)]
+        return answers[len(first) :]
 
     async def _first_trip(self, steps: Sequence[Step]) -> list[Answer]:
         reused = self._pool.idle > 0
