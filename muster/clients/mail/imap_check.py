@@ -4,7 +4,7 @@ import trio
 
 from muster.clients.mail.findings import Finding, fault, warning, well
 from muster.clients.mail.imap import ImapConnection, ImapError, ImapNoError
-from muster.clients.mail.imap_told import tell_missing, tell_trouble
+from muster.clients.mail.imap_sentences import tell_missing, tell_trouble
 from muster.clients.mail.settings import FromImap, MailServer
 
 CHECK_SECONDS = 30.0

@@ -34,8 +34,8 @@ from muster.clients.mail.imap import (
     ImapNoError,
 )
 from muster.clients.mail.imap_folder import Folder
+from muster.clients.mail.imap_sentences import mail_place, tell_missing, tell_trouble
 from muster.clients.mail.imap_state import ImapState
-from muster.clients.mail.imap_told import mail_place, tell_missing, tell_trouble
 from muster.clients.mail.maildir import READ_BYTES_MAX
 from muster.clients.mail.parse import InboundMail
 from muster.clients.mail.reading import Reading
