@@ -200,7 +200,7 @@ def test_what_is_no_address_is_told(url: str) -> None:
 )
 def test_a_refusal_names_its_seconds_in_plain_digits(after: bytes, seconds: float | None) -> None:
     """What a proxy puts into Retry-After is a number or nothing."""
-    refusal = trio_websocket.ConnectionRejected(429, [(b"retry-after", after)], None)
+    refusal = trio_websocket.ConnectionRejected(429, ((b"retry-after", after),), None)
     closed = closed_by_http(refusal)
     assert (closed.code, closed.retry_after_seconds) == (Close.SLOW_DOWN, seconds)
 
