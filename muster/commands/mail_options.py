@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import attrs
 import click
@@ -180,6 +180,7 @@ def read_server(
 ) -> "MailServer":
     """A server as its address names it; ValueError, which never quotes a password, else."""
     from muster.clients.mail.settings import MailServer, Security
+    from muster.clients.urls import read_url
 
     securities = {
         f"{protocol}s": Security.TLS,
@@ -187,21 +188,17 @@ def read_server(
         f"{protocol}+plain": Security.NONE,
     }
     like = f"an address like {protocol}s://user@mail.example.org"
-    parts = urlsplit(url)
-    if parts.scheme not in securities or not parts.hostname:
+    parts = read_url(url, securities)
+    if parts is None or parts.hostname is None:
         raise ValueError(f"--{protocol} is not {like}")
     if parts.password is not None:
         name = IMAP_PASSWORD if protocol == "imap" else SMTP_PASSWORD
         raise ValueError(f"--{protocol} must hold no password: set {name} or {name}_FILE")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"--{protocol} is more than {like}")
-    try:
-        port = parts.port or _PORTS[parts.scheme]
-    except ValueError as error:
-        raise ValueError(f"--{protocol} has a port that is none") from error
     return MailServer(
         host=parts.hostname,
-        port=port,
+        port=parts.port or _PORTS[parts.scheme],
         security=securities[parts.scheme],
         login=_login(parts.username, password, protocol),
         tls=tls,

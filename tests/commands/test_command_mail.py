@@ -78,7 +78,7 @@ def test_options_stand_behind_check(program: Program, tmp_path: Path) -> None:
         ({"imap": "imaps://mail.test"}, "needs a user and a password"),
         ({"imap": "https://ada@mail.test"}, "imaps://user@mail.example.org"),
         ({"imap": "imaps://ada@mail.test/INBOX"}, "is more than"),
-        ({"imap": "imaps://ada@mail.test:0x"}, "port"),
+        ({"imap": "imaps://ada@mail.test:0x"}, "imaps://user@mail.example.org"),
         ({"smtp": "smtps://ada:secret@mail.test"}, "MUSTER_MAIL_SMTP_PASSWORD"),
         ({"smtp": "smtp+plain://ada@mail.test"}, "o password for ada"),
         ({"since": "yesterday"}, "2026-01-31"),

@@ -14,6 +14,7 @@ import trio
 import trio_websocket
 
 from muster.clients.agent.frames import FRAME_BYTES_MAX, Close
+from muster.clients.urls import read_http_url
 
 CONNECT_SECONDS = 10.0
 GOODBYE_SECONDS = 2.0  # for the closing handshake
@@ -33,10 +34,9 @@ class Closed:
 
 def socket_url(url: str) -> str:
     """The gateway's address under muster's `url`; ValueError when that is no http address."""
-    parts = urlsplit(url)
-    plain = parts.hostname and not (parts.query or parts.fragment or parts.username)
-    if parts.scheme not in {"http", "https"} or not plain or parts.port == 0:
-        raise ValueError(f"{url!r} is not an address like http://localhost:8420")
+    parts = read_http_url(url)
+    if parts is None:
+        raise ValueError("the URL of muster is not an address like http://localhost:8420")
     scheme = "wss" if parts.scheme == "https" else "ws"
     return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/agent/v1/socket"
 

@@ -7,7 +7,6 @@ holds the key: a provider may quote it, so it is cut out of what the provider sa
 
 import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 import attrs
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from muster.clients.agent.backend import TurnError
 from muster.clients.agent.model import TooLong, TryAgain
 from muster.clients.agent.sse import AGAIN, ErrorAnswer
+from muster.clients.urls import read_http_url
 
 SAID_CHARACTERS_MAX = 300
 
@@ -116,9 +116,8 @@ class Provider:
 
 def is_address(_holder: object, _attribute: object, value: str) -> None:
     """Validate the address of a provider; ValueError when it is none."""
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"{value!r} is not an address like https://api.example.com/v1")
+    if read_http_url(value) is None:
+        raise ValueError("The model's URL is not an address like https://api.example.com/v1.")
 
 
 def is_key(_holder: object, _attribute: object, value: str | None) -> None:

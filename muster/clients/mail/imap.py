@@ -318,7 +318,8 @@ async def _open_socket(server: MailServer) -> socket.socket:
             stream = await trio.open_tcp_stream(server.host, server.port)
     except trio.TooSlowError as error:
         raise ImapLostError(f"no connection within {CONNECT_SECONDS:.0f} s") from error
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        # UnicodeError: a name that no host can have, found when it is encoded for the DNS.
         raise ImapLostError(_said(error)) from error
     sock = socket.socket(fileno=stream.socket.detach())
     sock.setblocking(True)

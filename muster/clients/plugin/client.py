@@ -14,7 +14,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit
 
 import attrs
 import httpx2
@@ -39,6 +38,7 @@ from muster.clients.plugin.wire import (
     Verdict,
     fit_result,
 )
+from muster.clients.urls import read_http_url
 
 ANSWER_SECONDS = 30.0
 """How long `post` and `report` wait for one answer, in seconds."""
@@ -101,9 +101,9 @@ class PluginClient:
     def __init__(
         self, url: str, token: str, *, note: Callable[[str], None] = note_on_stderr
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"not an http or https URL: {url!r}")
+        parts = read_http_url(url)
+        if parts is None:
+            raise ValueError("the URL of muster is not an address like http://localhost:8420")
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise ValueError("a plugin token is one word of ASCII characters")
         self.url = url.rstrip("/")
