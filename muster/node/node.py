@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from actors import ChildSpec, Log, Tree, Undelivered, open_tree
-from muster.agents.gateway import Gateways
+from muster.agents.gateway import CANCEL_GRACE_SECONDS, Gateways
 from muster.chief.actor import DeliverySettings
 from muster.config import Config
 from muster.drafts.actor import Waiters, claim
@@ -117,6 +117,9 @@ class Node:
         finally:
             with trio.move_on_after(DISMISS_SECONDS, shield=True):
                 await self.gateways.cancel_turns()
+                # An agent that stops at once still tells the tokens that its turn took.
+                with trio.move_on_after(CANCEL_GRACE_SECONDS):
+                    await self.gateways.until_idle()
                 await self.owners.dismiss_agents()
 
 

@@ -94,3 +94,18 @@ async def test_a_message_that_waits_tells_no_tokens(desk: OpenDesk) -> None:
     async with desk() as at:
         message = await make_message(at.db, await make_plugin(at.db, at.owner, "post"))
         assert await at.db.run(at.owner, find_token_use, message.id) is None
+
+
+async def test_a_turn_that_a_stop_cuts_off_tells_what_it_took(desk: OpenDesk) -> None:
+    """An agent that is told to stop by a draining server still has its tokens recorded."""
+    async with desk(MUSTER_DRAIN="0s") as at, at.agent() as agent:
+        await agent.next_frame("welcome")
+        message_id = await at.post()
+        turn = await agent.next_frame("turn")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(at.server.node.drain)
+            await agent.next_frame("cancel")
+            await agent.send("turn.failed", turn_id=turn["turn_id"], error="cut", usage=USAGE)
+            assert await agent.close_code() == 1001
+        await at.reaches(message_id, State.UNCONFIRMED)
+        assert await recorded(at, message_id) == USAGE
