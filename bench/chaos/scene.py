@@ -143,18 +143,23 @@ async def storm_folder() -> AsyncIterator[Path]:
 @asynccontextmanager
 async def open_scene(say: Say) -> AsyncIterator[Scene]:
     """An empty muster that serves; everything is ended and removed at the end."""
-    async with storm_folder() as folder, _serving(folder) as server:
-        hints: list[Hint] = []
-        async with open_store(
+    hints: list[Hint] = []
+    # The database is opened before the server and left after it: whoever leaves last ends
+    # PostgreSQL, and a server that is killed in the middle cannot.
+    async with (
+        storm_folder() as folder,
+        open_store(
             database_url=None, database_app_url=None, data_dir=folder / "data",
             publish=hints.extend,
-        ) as (db, facts):  # fmt: skip
-            assert facts.cluster is not None
-            with Ledger(folder / "owners.ledger") as ledger:
-                yield Scene(
-                    folder=folder, say=say, server=server, db=db, hints=hints,
-                    cluster=facts.cluster, ledger=ledger,
-                )  # fmt: skip
+        ) as (db, facts),
+        _serving(folder) as server,
+    ):  # fmt: skip
+        assert facts.cluster is not None
+        with Ledger(folder / "owners.ledger") as ledger:
+            yield Scene(
+                folder=folder, say=say, server=server, db=db, hints=hints,
+                cluster=facts.cluster, ledger=ledger,
+            )  # fmt: skip
 
 
 @asynccontextmanager
