@@ -90,7 +90,9 @@ async def test_signed_messages_of_cpython_are_proven(form: str) -> None:
             if isinstance(found, Doubt):
                 continue
             dns.put(f"k1._domainkey.{found.domain}", key.record())
-            signed = sign_mail(raw, key, form=form, d=found.domain, h="from:subject:date:to")
+            signed = sign_mail(
+                raw, key, form=form, d=found.domain, h="from:subject:date:to:content-type"
+            )
             for one in (signed, signed.replace(b"\r\n", b"\n")):
                 proof = await verifier.explain(one)
                 assert proof.verified, (path.name, proof.reason)

@@ -305,3 +305,38 @@ async def test_without_dns_no_signature_counts(court: Court) -> None:
     assert not proof.verified
     assert "Nothing is set up" in proof.reason
     assert court.dns.asked == []
+
+
+PLAIN = MAIL.partition(b"\r\n\r\n")[0] + b"\r\n\r\n> Please pay. <!--\r\nNever!\r\n"
+PARTS = b"--real\r\n\r\nNever!\r\n> --fake\r\n--fake\r\n\r\nPlease pay.\r\n--fake--\r\n--real--\r\n"
+MULTIPART = MAIL.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" + PARTS
+BEFORE = MULTIPART.replace(b"--real", b"Before\r\n--real", 1)
+
+
+@pytest.mark.rule(50)
+@pytest.mark.parametrize(
+    ("raw", "kind", "is_proven"),
+    [
+        (PLAIN, b"text/plain; charset=utf-8", True),
+        (PLAIN, b"text/html", False),
+        (PLAIN, b"application/pdf", False),
+        (MULTIPART, b"multipart/mixed; boundary=real", True),
+        (MULTIPART, b'multipart/alternative;\r\n boundary="real"', True),
+        (MULTIPART, b"multipart/mixed; boundary=fake", False),
+        (MULTIPART, b"multipart/mixed", False),
+        (MULTIPART, b"text/plain; boundary=fake", True),
+        (MULTIPART + b"after\r\n", b"multipart/mixed; boundary=real", False),
+        (BEFORE, b"multipart/mixed; boundary=real", False),
+    ],
+)  # fmt: skip
+async def test_an_unsigned_kind_hides_nothing(
+    court: Court, raw: bytes, kind: bytes, is_proven: bool
+) -> None:
+    """A Content-Type that nobody signed proves a mail only where all of its body is seen."""
+    typed = b"Content-Type: " + kind + b"\r\n"
+    unsigned = typed + sign_mail(raw, KEY)
+    assert (await court.explain(unsigned)).verified is is_proven
+    if not is_proven:
+        await court.refuse(unsigned, "could hide a part of the body")
+    signed = sign_mail(typed + raw, KEY, signed=["content-type", "from", "subject"])
+    assert (await court.explain(signed)).verified

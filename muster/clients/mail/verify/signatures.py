@@ -6,16 +6,20 @@ than the standard where it leaves a choice, for in doubt nothing is proven (plug
 - `l=` is refused: it leaves the end of the body to whoever forwards the mail;
 - From must be signed, and so must a Subject that is there, which is shown as the sender's;
 - the signature must be of the From domain's organisation, and in force now, to the second.
-Not asked for: a signed Content-Type, since large senders leave it out. What it could be changed to
-is still made of bytes that the sender signed.
+- a Content-Type that is not signed must leave all of the body to be seen. Large senders do not sign
+  it, so it is not asked for; but whoever passes a mail on could make HTML of a text, whose quotes
+  may hold the beginning of a comment, or choose a boundary that stands in a quote.
 """
 
 import base64
 import re
+from email.message import Message
+from email.policy import compat32
 
 import attrs
 from dkim.util import InvalidTagValueList, parse_tag_value
 
+from muster.clients.mail.parts import PARSER_FAULTS
 from muster.clients.mail.verify.alignment import are_aligned, ascii_domain
 from muster.clients.mail.verify.head import Head
 from muster.clients.mail.verify.proof import Doubt
@@ -146,7 +150,30 @@ def _doubt_of_fields(tags: dict[str, str], *, head: Head) -> str | None:
     for name in ("from", "subject"):
         if head.named(name) and name not in signed:
             return f"does not cover {name.title()}"
+    if "content-type" not in signed and not _shows_all(head):
+        return "does not cover Content-Type, which could hide a part of the body"
     return None
+
+
+def _shows_all(head: Head) -> bool:
+    """Whether a reader of this Content-Type reads the body from its first line to its last."""
+    kind = Message(policy=compat32)
+    for field in head.named("content-type"):
+        kind["content-type"] = field.unfolded().decode("ascii", "surrogateescape")
+    try:
+        media_type, boundary = kind.get_content_type(), kind.get_boundary()
+        line = b"--" + (boundary or "").encode("ascii", "surrogateescape")
+    except PARSER_FAULTS:
+        return False
+    if media_type == "text/plain":
+        return True
+    first = head.body.partition(b"\n")[0].rstrip(b" \t\r")
+    last = head.body.rstrip(b" \t\r\n").rpartition(b"\n")[2]
+    return (
+        bool(boundary)
+        and media_type.startswith("multipart/")
+        and (first, last) == (line, line + b"--")
+    )
 
 
 def _doubt_of_time(tags: dict[str, str], *, now: float) -> str | None:
