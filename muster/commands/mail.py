@@ -99,6 +99,7 @@ def check(*, as_json: bool, **given: Any) -> int:
         incoming=plan.incoming,
         outgoing=plan.outgoing,
         resolver=plan.resolver,
+        sender_address=plan.sender_address,
     )
     found = trio.run(run)
     if as_json:

@@ -277,3 +277,14 @@ async def test_a_lost_connection_says_so(imap_server: ScriptedImap) -> None:
         with pytest.raises(ImapLostError):
             await connection.examine("INBOX")
     connection.close()
+
+
+async def test_a_search_that_names_more_than_it_was_asked_for(
+    post: ImapPost, imap_server: ScriptedImap
+) -> None:
+    """A UID from beyond what was asked for does not carry the cursor past mail that comes later."""
+    imap_server.adds_uid = 500
+    assert await post.once() == 0
+    imap_server.put(mail(4))
+    assert await post.once() == 0
+    assert post.posted() == ["Mail 1", "Mail 2", "Mail 3", "Mail 4"]

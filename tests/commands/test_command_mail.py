@@ -151,7 +151,10 @@ def test_check_tells_each_part(program: Program, tmp_path: Path) -> None:
     ended = check("--json")
     assert ended.code == Exit.FAILED
     told = {one["subject"]: one["verdict"] for one in json.loads(ended.out)}
-    assert told == {"maildir": "well", "outbox": "well", "dns": "warning", "muster": "fault"}
+    parts = {"maildir": "well", "outbox": "well", "dns": "warning", "muster": "fault"}
+    assert told == parts | {"from": "warning"}
+    ended = check("--json", "--from", "ada@x.test")
+    assert {one["subject"]: one["verdict"] for one in json.loads(ended.out)} == parts
     assert "holds 0 mails" in check().out
     (tmp_path / "in" / "cur").rmdir()
     assert "no Maildir" in check().out

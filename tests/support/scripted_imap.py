@@ -47,6 +47,7 @@ class ScriptedImap:
     capabilities: str = "IMAP4rev1 AUTH=PLAIN IDLE"
     tells_uid_next: bool = True
     tells_news: bool = True
+    adds_uid: int | None = None  # to each SEARCH, whatever was asked for
     no_code: str = ""
     commands: list[str] = attrs.field(factory=list)
     scripts: dict[str, deque[Fault]] = attrs.field(factory=dict)
@@ -128,6 +129,7 @@ class _Session:
                 uids = sorted(server.mails)
                 wanted = [uid for uid in uids if last and int(first) <= uid <= int(last)]
                 found = wanted if last else uids[-1:]
+                found += [] if server.adds_uid is None else [server.adds_uid]
                 await self.answer(name, tag, ["* SEARCH " + " ".join(map(str, found))])
             case "LIST":
                 await self.answer(name, tag, [f'* LIST () "." {INBOX}'])

@@ -20,8 +20,20 @@ from muster.clients.mail.verify.resolver import Resolver, check_dns
 from muster.clients.plugin import PluginClient, PluginError
 
 
+NO_FROM = (
+    "Without --from each reply comes from the address that its mail was delivered to, or, where no"
+    " header of the own server says that, from the one that the sender wrote to."
+)
+
+
 async def check_mail(
-    *, url: str, token: str, incoming: Incoming, outgoing: Outgoing, resolver: Resolver | None
+    *,
+    url: str,
+    token: str,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    resolver: Resolver | None,
+    sender_address: str | None,
 ) -> list[Finding]:
     """Look at everything side by side, and tell it in one order; reads, posts and sends nothing."""
     found: dict[int, list[Finding]] = {}
@@ -38,7 +50,8 @@ async def check_mail(
     async with trio.open_nursery() as nursery:
         for number in range(len(checks)):
             nursery.start_soon(look, number)
-    return [finding for number in range(len(checks)) for finding in found[number]]
+    told = [finding for number in range(len(checks)) for finding in found[number]]
+    return told if sender_address else [*told, warning("from", NO_FROM)]
 
 
 async def _check_incoming(incoming: Incoming) -> list[Finding]:

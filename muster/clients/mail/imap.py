@@ -197,7 +197,9 @@ class ImapConnection:
 
     async def uids(self, first: int, last: int) -> Sequence[int]:
         """The UIDs from `first` to `last`, both included, that are in the folder, in order."""
-        return await self._call(lambda client: sorted(client.search(f"UID {first}:{last}")))
+        found = await self._call(lambda client: client.search(f"UID {first}:{last}"))
+        # One that a server adds from beyond would carry the cursor past what lies between.
+        return sorted(uid for uid in found if first <= uid <= last)
 
     async def dates(self, uids: Sequence[int]) -> dict[int, datetime | None]:
         """The INTERNALDATE of each of these mails that is still there; None when it has none."""
