@@ -19,7 +19,6 @@ from muster.clients.mail.smtp_check import check_smtp
 from muster.clients.mail.verify.resolver import Resolver, check_dns
 from muster.clients.plugin import PluginClient, PluginError
 
-
 NO_FROM = (
     "Without --from each reply comes from the address that its mail was delivered to, or, where no"
     " header of the own server says that, from the one that the sender wrote to."
