@@ -5,7 +5,8 @@ request of somebody else's. So nothing is repaired here (RFC 9112; each of these
 another status is named): a line ends in CR LF; there is no folded line, no blank before a colon, no
 control character; one Host, which can be one; one length, of digits, or `chunked` alone (501 for
 another coding), never both, and no chunks from HTTP/1.0. A target is a path, or an absolute form
-that is cut to its path. NUL and broken UTF-8 behind percent signs are refused for all routes here.
+of the same host, which is cut to its path; it has no fragment. NUL and broken UTF-8 behind percent
+signs are refused for all routes here. A method is what it is: `post` is none that has a route.
 
 Rejected: h11, whose share of a request's CPU is three times this one's with what `web.exchange`
 writes, and httptools, which leaves the limits, the Host and pipelined requests to its caller.
@@ -13,7 +14,7 @@ tests/web/test_heads.py lets h11 read what is accepted here, and both must agree
 """
 
 import re
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from urllib.parse import unquote, unquote_to_bytes
 
 import attrs
 
@@ -26,6 +27,7 @@ CHUNK_LINE_BYTES_MAX = 1024
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _TEXT = rb"[^\x00-\x08\x0a-\x1f\x7f]*"
 _REQUEST = re.compile(rb"(%s) ([\x21-\x7e]+) HTTP/([0-9]\.[0-9])" % _TOKEN)
+_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?]+)(.*)")
 _FIELD = re.compile(rb"(%s):(%s)" % (_TOKEN, _TEXT))
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;%s)?" % _TEXT)
 # An empty line; that one without a CR is found too, so that it is refused and not waited out.
@@ -90,8 +92,9 @@ def _read(first: bytes, lines: list[bytes]) -> Head:
         raise Refusal(505)
     headers = [_field(line) for line in lines]
     named = dict(headers)
-    raw_path, _, query = _origin_form(target).partition(b"?")
-    _check_host(headers, named, version)
+    authority, target = _origin_form(target)
+    raw_path, _, query = target.partition(b"?")
+    _check_host(headers, named, version, authority)
     connection = _connection(headers) if b"connection" in named else []
     return Head(
         method=method,
@@ -126,13 +129,16 @@ def _once(headers: list[Header], name: bytes) -> bool:
     return [found for found, _ in headers].count(name) <= 1
 
 
-def _check_host(headers: list[Header], named: dict[bytes, bytes], version: bytes) -> None:
-    host = named.get(b"host", b"" if version == b"1.0" else None)
+def _check_host(
+    headers: list[Header], named: dict[bytes, bytes], version: bytes, authority: bytes | None
+) -> None:
+    host = named.get(b"host", (authority or b"") if version == b"1.0" else None)
     if (
         host is None
         or len(host) > HOST_BYTES_MAX
         or not _HOST.fullmatch(host)
         or not _once(headers, b"host")
+        or (authority is not None and authority.lower() != host.lower())
     ):
         raise Refusal(400)
 
@@ -159,16 +165,21 @@ def _length(headers: list[Header], named: dict[bytes, bytes], version: bytes) ->
     return int(length)
 
 
-def _origin_form(target: bytes) -> bytes:
-    """Return the path and query of a request target; refuse what no handler can name."""
-    if target[:4].lower() == b"http":
-        try:
-            parts = urlsplit(target)
-        except ValueError:
-            raise Refusal(400) from None
-        target = (parts.path or b"/") + (b"?" + parts.query if parts.query else b"")
+def _origin_form(target: bytes) -> tuple[bytes | None, bytes]:
+    """Return the host that a request target names, if it does, and its path with the query.
+
+    What no handler can name is refused.
+    """
+    authority = None
     if not target.startswith(b"/"):
-        raise Refusal(400)
+        found = _ABSOLUTE.fullmatch(target)
+        if found is None:
+            raise Refusal(400)
+        authority, target = found.groups()
+        if not target.startswith(b"/"):
+            target = b"/" + target
+    if b"#" in target:
+        raise Refusal(400)  # one reader would cut it off, another would not
     if b"%" in target:
         plain = unquote_to_bytes(target)
         try:
@@ -177,7 +188,7 @@ def _origin_form(target: bytes) -> bytes:
             raise Refusal(400) from None
         if b"\0" in plain:
             raise Refusal(400)
-    return target
+    return authority, target
 
 
 def take_chunk_size(buffer: bytearray) -> int | None:

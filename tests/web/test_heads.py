@@ -74,6 +74,15 @@ REFUSED: dict[bytes, int] = {
     b"GET / http/1.1\r\nHost: t\r\n\r\n": 400,
     b"GET / HTTP/1.2\r\nHost: t\r\n\r\n": 505,
     b"G\x80T / HTTP/1.1\r\nHost: t\r\n\r\n": 400,
+    b"GET /a#b HTTP/1.1\r\nHost: t\r\n\r\n": 400,
+    b"GET http://t/a#b HTTP/1.1\r\nHost: t\r\n\r\n": 400,
+    b"GET http:/a HTTP/1.1\r\nHost: t\r\n\r\n": 400,
+    b"GET http:///a HTTP/1.1\r\nHost: t\r\n\r\n": 400,
+    b"GET http:///a HTTP/1.0\r\n\r\n": 400,
+    b"GET httpx://t/a HTTP/1.1\r\nHost: t\r\n\r\n": 400,
+    b"GET http://other/a HTTP/1.1\r\nHost: t\r\n\r\n": 400,
+    b"GET http://u@t/a HTTP/1.1\r\nHost: t\r\n\r\n": 400,
+    b"GET http://u@t/a HTTP/1.0\r\n\r\n": 400,
     b"\n\r\nGET / HTTP/1.1\r\nHost: t\r\n\r\n": 400,
     b"\r\n" + b"x" * (BYTES_MAX + 1): 431,
     request(b"Host: t", b"X: " + b"x" * BYTES_MAX): 431,
@@ -84,6 +93,22 @@ REFUSED: dict[bytes, int] = {
 def test_what_two_readers_could_read_apart_is_refused(raw: bytes) -> None:
     """Each has the status that says why, and none is repaired."""
     assert take(raw) == REFUSED[raw]
+
+
+@pytest.mark.parametrize(
+    ("first", "raw_path", "query"),
+    [
+        (b"GET http://T/a/b?c HTTP/1.1", b"/a/b", b"c"),
+        (b"GET HTTPS://t HTTP/1.1", b"/", b""),
+        (b"GET http://t?c HTTP/1.1", b"/", b"c"),
+        (b"GET http://t//a HTTP/1.1", b"//a", b""),
+    ],
+)
+def test_an_absolute_form_is_cut_to_its_path(first: bytes, raw_path: bytes, query: bytes) -> None:
+    """It names the host that the Host does, so nothing is lost with it."""
+    head = take(first + b"\r\nHost: t\r\n\r\n")
+    assert isinstance(head, Head)
+    assert (head.raw_path, head.query) == (raw_path, query)
 
 
 @pytest.mark.parametrize(
