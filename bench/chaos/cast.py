@@ -2,7 +2,7 @@
 
 import random
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -15,21 +15,32 @@ from bench.chaos.texts import RULES
 
 
 def make_agents(folder: Path, url: str, parties: Iterable[Party]) -> list[Child]:
-    """`muster agent run --backend script` for each owner, not started yet."""
+    """An agent for each owner, not started yet."""
     rules = folder / "rules.toml"
     rules.write_text(RULES)
     return [
-        Child(
-            command=muster(
-                *("agent", "run", "--backend", "script", "--script", str(rules)),
-                *("--url", url, "--json"),
-            ),
-            environ=environment({"MUSTER_AGENT_TOKEN": party.agent_token}),
-            folder=folder,
-            name=f"agent-{party.name}",
+        make_agent(
+            folder, rules, name=f"agent-{party.name}", url=url, token=party.agent_token,
+            environ=environment({}),
         )
         for party in parties
-    ]
+    ]  # fmt: skip
+
+
+def make_agent(
+    folder: Path, rules: Path, *, name: str, url: str, token: str, environ: Mapping[str, str]
+) -> Child:
+    """`muster agent run --backend script` with these rules, not started yet."""
+    return Child(
+        command=muster(
+            *("agent", "run", "--backend", "script", "--script", str(rules)),
+            *("--url", url, "--json"),
+        ),
+        # One that is killed leaves its temporary folder behind: it goes with ours.
+        environ={**environ, "MUSTER_AGENT_TOKEN": token, "TMPDIR": str(folder)},
+        folder=folder,
+        name=name,
+    )
 
 
 def make_clients(

@@ -11,6 +11,7 @@ import httpx2
 import trio
 
 from bench.chaos import children
+from bench.chaos.cast import make_agent
 from bench.chaos.children import Child, free_port, muster
 from tests.support.program import Program
 from tests.support.server import http_client
@@ -84,12 +85,4 @@ def agent_child(program: Program, folder: Path, *, url: str, token: str, script:
     """`muster agent run --backend script` with these rules, not started yet."""
     rules = folder / "rules.toml"
     rules.write_text(script)
-    return Child(
-        command=muster(
-            *("agent", "run", "--backend", "script", "--script", str(rules)),
-            *("--url", url, "--json"),
-        ),
-        environ=program.environ | {"MUSTER_AGENT_TOKEN": token},
-        folder=folder,
-        name="agent",
-    )
+    return make_agent(folder, rules, name="agent", url=url, token=token, environ=program.environ)
