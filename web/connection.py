@@ -127,7 +127,8 @@ class Connection:
         try:
             await self._service.app(scope, exchange.receive, exchange.send)
         except* PeerGone:
-            pass
+            # Who only ended its own side is told no lie of a crash, but that there is no answer.
+            exchange.give_up()
         except* Exception as crash:  # noqa: BLE001 -- a handler is a supervised child
             crashed = True
             where = f"handler {scope['method']} {scope['path']}"

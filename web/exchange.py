@@ -84,10 +84,13 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def _receive_body(self) -> Message:
-        if self._expects:
+        if self._expects and self._body_left != 0:
             self._expects = False
-            await self._line.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+            await self._ask_for_body()
         if self._body_left is None:
+            if self._in_chunks:
+                # A client that sends a byte a chunk must not keep everybody else waiting.
+                await trio.lowlevel.checkpoint()
             part = await self._take_chunked()
         else:
             if self._body_left and not self._buffer:
@@ -96,6 +99,12 @@ class Exchange:
             self._body_left -= len(part)
         self._body_given = self._body_left == 0
         return {"type": "http.request", "body": part, "more_body": not self._body_given}
+
+    async def _ask_for_body(self) -> None:
+        try:
+            await self._line.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise Refusal(400) from None  # there will be no body
 
     async def _take_chunked(self) -> bytes:
         """Return some of a body in chunks; nothing only at its end."""
@@ -167,6 +176,11 @@ class Exchange:
             # A client that reads as fast as we write must not keep everybody else waiting.
             await trio.lowlevel.checkpoint()
 
+    def give_up(self) -> None:
+        """Answer nothing more: the handler has ended because its client left."""
+        if not self.done:
+            self.done, self.keeps = True, False
+
     def forget_head(self) -> None:
         """Drop a head that was not written yet, for another answer."""
         assert not self.begun
@@ -229,7 +243,7 @@ class Exchange:
             "type": "http",
             "asgi": _ASGI,
             "http_version": head.version.decode(),
-            "method": head.method.decode().upper(),
+            "method": head.method.decode(),
             "scheme": "http",
             "path": head.path,
             "raw_path": head.raw_path,

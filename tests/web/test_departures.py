@@ -7,7 +7,7 @@ import trio
 
 from tests.support.waiting import until
 from tests.support.wire import RawClient, served
-from web.asgi import Receive, Scope, Send
+from web.asgi import PeerGone, Receive, Scope, Send
 from web.departures import WHILE_THERE
 
 GET = b"GET /park HTTP/1.1\r\nHost: test\r\n\r\n"
@@ -76,6 +76,22 @@ async def test_a_client_that_left_before_the_wait_is_heard_too() -> None:
         await client.send(GET)
         await client.half_close()
         await until(lambda: app.ended == 1, 1.0)
+
+
+async def test_who_only_ended_its_side_is_told_of_no_crash() -> None:
+    """There is no answer, and no 500 that speaks of a report which nobody made."""
+
+    async def gone(scope: Scope, _receive: Receive, _send: Send) -> None:
+        with scope["extensions"][WHILE_THERE]():
+            await trio.Event().wait()
+        raise PeerGone
+
+    async with served(gone) as floor:
+        client = await floor.open()
+        await client.send(GET)
+        await client.half_close()
+        assert await client.read_to_end() == b""
+        assert floor.reports == []
 
 
 async def test_a_handler_that_is_slow_to_end_keeps_the_loop_asleep() -> None:

@@ -2,12 +2,15 @@
 
 import pytest
 import trio
+import trio.testing
 
 from tests.support.small_apps import answer, capped, raw_app
+from tests.support.waiting import until
 from tests.support.wire import Floor, served
 from web.asgi import Receive, Scope, Send
 
 GET = b"GET /a HTTP/1.1\r\nHost: test\r\n\r\n"
+LENGTH = b"Content-Length: 5\r\n\r\n"
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -118,6 +121,75 @@ async def test_a_100_comes_only_to_who_asked_and_only_when_the_body_is_wanted() 
         await client.send(b"hello")
         assert (await client.answer()).body == b"hello"
         assert (await _said(floor, post % 999_999)).startswith(b"HTTP/1.1 413 ")
+
+
+async def test_no_100_to_a_client_that_left_is_no_crash() -> None:
+    """A handler that wants the body late finds that there is none, and nothing is reported."""
+    late, heard = trio.Event(), trio.Event()
+
+    async def slow(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await late.wait()
+        assert (await receive())["type"] == "http.disconnect"
+        heard.set()
+
+    async with served(slow) as floor:
+        client = await floor.open()
+        await client.send(GET.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n" + LENGTH))
+        await until(lambda: floor.counts.accepted == 1)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        client.reset()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        late.set()
+        with trio.fail_after(2):
+            await heard.wait()
+        assert floor.reports == []
+
+
+async def test_a_100_is_said_only_where_there_is_a_body() -> None:
+    """Who announces an empty one gets the answer alone."""
+    async with served(capped(raw_app)) as floor:
+        empty = b"POST /echo HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\n"
+        said = await _said(floor, empty + b"Connection: close\r\n\r\n")
+        assert said.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_body_of_tiny_chunks_keeps_nobody_waiting() -> None:
+    """Thousands that came in one segment are read in turns with what else is to be done."""
+    sent, over = trio.Event(), trio.Event()
+    turns = {"at first": 0, "all": 0}
+
+    async def reading(_scope: Scope, receive: Receive, send: Send) -> None:
+        await sent.wait()
+        turns["at first"] = turns["all"]
+        while (await receive()).get("more_body"):
+            pass
+        over.set()
+        await answer(send, b"ok")
+
+    async with served(reading) as floor, trio.open_nursery() as nursery:
+        client = await floor.open()
+        head = b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await client.send(head + b"1\r\nx\r\n" * 5000 + b"0\r\n\r\n")
+        sent.set()
+        while not over.is_set():
+            turns["all"] += 1
+            await trio.lowlevel.checkpoint()
+        assert turns["all"] - turns["at first"] > 1000
+        assert (await client.answer(b"POST")).status == 200
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_method_is_not_repaired() -> None:
+    """A proxy that guards POST does not guard `post`, so it must not be one."""
+    seen: list[str] = []
+
+    async def noting(scope: Scope, _receive: Receive, send: Send) -> None:
+        seen.append(scope["method"])
+        await answer(send, b"ok")
+
+    async with served(noting) as floor:
+        await _said(floor, b"post / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+    assert seen == ["post"]
 
 
 async def test_a_body_in_chunks_is_read_to_its_end_however_it_is_cut() -> None:
