@@ -16,6 +16,10 @@ from web.errors import refuse_socket
 from web.line import Limits
 from web.sockets import FRAME_BYTES_MAX, CloseCode, Socket, SocketClosed, keep_heartbeat
 
+HANDSHAKE = (
+    b"GET / HTTP/1.1\r\nHost: test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
 Talk = Callable[[Socket], Awaitable[None]]
 
 
@@ -47,6 +51,30 @@ async def talking(
     async with served(app, limits=limits) as floor:
         yield floor, ending
         assert floor.reports == []
+
+
+async def test_a_segment_of_pings_keeps_nobody_waiting() -> None:
+    """Thousands that came at once are answered in turns with what else is to be done."""
+    sent, over = trio.Event(), trio.Event()
+    turns = {"at first": 0, "all": 0}
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        assert (await receive())["type"] == "websocket.connect"
+        await sent.wait()
+        turns["at first"] = turns["all"]
+        await send({"type": "websocket.accept"})
+        assert (await receive())["text"] == "hi"
+        over.set()
+
+    async with served(app) as floor:
+        client = await floor.open()
+        await client.send(HANDSHAKE + b"\x89\x80\0\0\0\0" * 5000 + b"\x81\x82\0\0\0\0hi")
+        sent.set()
+        while not over.is_set():
+            turns["all"] += 1
+            await trio.lowlevel.checkpoint()
+        assert turns["all"] - turns["at first"] >= 10
+        client.leave()
 
 
 @asynccontextmanager
