@@ -128,6 +128,15 @@ class Dovecot:
         return path.read_text(errors="replace") if path.exists() else "no log"
 
 
+def why_no_dovecot() -> str | None:
+    """Why dovecot can't be run here, as a sentence; None where it can."""
+    if not DOVECOT.exists():
+        return "dovecot is not installed (Debian: dovecot-imapd)"
+    if os.geteuid() != 0:
+        return "dovecot is started as root here, which this is not"
+    return None
+
+
 D = TypeVar("D", bound=Dovecot)
 
 

@@ -10,6 +10,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
@@ -17,7 +18,7 @@ import trio
 
 from bench.chaos.books import Books
 from bench.chaos.cast import client, make_agents
-from bench.chaos.children import Child, environment, free_port, muster
+from bench.chaos.children import ChaosError, Child, environment, free_port, muster
 from bench.chaos.forms import STOP_SECONDS
 from bench.chaos.injector import Mailbox
 from bench.chaos.ledger import Ledger
@@ -29,7 +30,7 @@ from bench.chaos.rows import Rows
 from bench.chaos.scene import Say, Scene, open_scene, read_turns
 from bench.chaos.storm import Outcome
 from bench.chaos.verdict import Verdict, judge_replies
-from bench.dovecot import Dovecot, running_dovecot
+from bench.dovecot import Dovecot, running_dovecot, why_no_dovecot
 
 OWNERS = 4
 MAILS_PER_HOUR = 50  # 60 an hour is what muster takes of a plugin; the rest are nudges
@@ -192,7 +193,15 @@ class Nudging:
 
 
 async def run_mail_storm(*, minutes: float, seed: int, say: Say) -> Outcome:
-    """Make everything, let the storm pass, and leave nothing behind."""
+    """Make everything, let the storm pass, and leave nothing behind.
+
+    ChaosError where there is no dovecot to be run, or no aiosmtpd.
+    """
+    missing = why_no_dovecot()
+    if find_spec("aiosmtpd") is None:
+        missing = "aiosmtpd is not installed (it comes with the extra `dev`)"
+    if missing:
+        raise ChaosError(missing)
     async with (
         running_dovecot(
             Dovecot, port=free_port(), tls_port=free_port(), password=PASSWORD

@@ -5,7 +5,6 @@ into a folder by `append`, which is IMAP and so gives it a UID at once and an IN
 test's choice.
 """
 
-import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +17,6 @@ import imapclient
 import pytest
 
 from bench import dovecot
-from bench.dovecot import DOVECOT
 from tests.support.certificate import make_certificate
 from tests.support.chaos import free_port
 
@@ -57,10 +55,8 @@ class Dovecot(dovecot.Dovecot):
 
 def skip_without_dovecot() -> None:
     """Skip the test where dovecot can't be run."""
-    if not DOVECOT.exists():
-        pytest.skip("dovecot is not installed (Debian: dovecot-imapd)")
-    if os.geteuid() != 0:
-        pytest.skip("dovecot is started as root here, which this is not")
+    if reason := dovecot.why_no_dovecot():
+        pytest.skip(reason)
 
 
 @asynccontextmanager
