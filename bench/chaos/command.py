@@ -30,6 +30,8 @@ LISTED = (
 )
 SHORT_KILLS, SHORT_MESSAGES = 10, 400
 MAIL_MINUTES = 60.0
+MINUTES_MAX = 24 * 60.0
+COUNT_MAX = 1_000_000
 LISTED_MAX = 50  # sentences of a kind; what is unknown is listed whole
 
 
@@ -38,31 +40,22 @@ def main(arguments: Sequence[str]) -> int:
 
     Against the queue it is the other way round: 1 when nothing was seen to be done twice.
     """
-    parser = argparse.ArgumentParser(prog="python -m bench chaos", description="Break everything.")
-    parser.add_argument("--kills", type=int, default=SHORT_KILLS, help="of the server [10]")
-    parser.add_argument("--messages", type=int, default=SHORT_MESSAGES, help="to post [400]")
-    parser.add_argument("--seed", type=int, help="what the nemeses follow [a random one]")
-    parser.add_argument("--minutes", type=float, default=0.0, help="end the nemeses by then")
-    parser.add_argument(
-        "--against", choices=["queue"], help="a plain queue, in which the ledgers must find faults"
-    )
-    parser.add_argument(
-        "--mail", action="store_true", help="over `muster mail` with dovecot and SMTP, --minutes"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    options = parser.parse_args(arguments)
+    options = _parse(arguments)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
-    form = choose_form(
-        kills=options.kills, messages=options.messages, seed=seed, minutes=options.minutes
-    )
     _say(f"seed {seed}")
 
     async def run() -> Outcome:
-        if options.against == "queue":
-            return await run_against_queue(form, _say)
         if options.mail:
             minutes = options.minutes or MAIL_MINUTES
             return await run_mail_storm(minutes=minutes, seed=seed, say=_say)
+        form = choose_form(
+            kills=options.kills or SHORT_KILLS,
+            messages=options.messages or SHORT_MESSAGES,
+            seed=seed,
+            minutes=options.minutes,
+        )
+        if options.against == "queue":
+            return await run_against_queue(form, _say)
         return await run_storm(form, _say)
 
     outcome: Outcome | None = None
@@ -81,6 +74,45 @@ def main(arguments: Sequence[str]) -> int:
     if options.against == "queue":
         return 0 if outcome.verdict.sent_twice else 1
     return 0 if outcome.verdict.is_good else 1
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options; what cannot be, or would say nothing, is a usage error."""
+    parser = argparse.ArgumentParser(prog="python -m bench chaos", description="Break everything.")
+    parser.add_argument("--kills", type=_count, help=f"of the server [{SHORT_KILLS}]")
+    parser.add_argument("--messages", type=_count, help=f"to post [{SHORT_MESSAGES}]")
+    parser.add_argument("--seed", type=int, help="what the nemeses follow [a random one]")
+    parser.add_argument("--minutes", type=_minutes, help="end the nemeses by then")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--against", choices=["queue"], help="a plain queue, in which the ledgers must find faults"
+    )
+    kind.add_argument(
+        "--mail",
+        action="store_true",
+        help=f"over `muster mail` with dovecot and SMTP, for --minutes [{MAIL_MINUTES:g}]",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    options = parser.parse_args(arguments)
+    if options.mail and (options.kills or options.messages):
+        parser.error("--mail goes by --minutes: --kills and --messages say nothing there")
+    return options
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= (number := int(text)) <= COUNT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {COUNT_MAX:,}")
+    return number
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes <= MINUTES_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not above 0 and at most {MINUTES_MAX:g}")
+    return minutes
 
 
 def as_document(outcome: Outcome) -> dict[str, object]:

@@ -24,7 +24,7 @@ class Form:
     tricklers: int
     deadly: float
     stop_seconds: float
-    minutes: float
+    minutes: float | None  # the nemeses end by then
 
     @property
     def load_seconds(self) -> float:
@@ -40,7 +40,7 @@ class Form:
         return self.load_seconds / (rounds * MESSAGES_PER_PLUGIN)
 
 
-def choose_form(*, kills: int, messages: int, seed: int, minutes: float) -> Form:
+def choose_form(*, kills: int, messages: int, seed: int, minutes: float | None) -> Form:
     """The form for so much: from 100 kills on it is the long one."""
     large = kills >= 100
     return Form(

@@ -75,11 +75,11 @@ class Blow:
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """How often each blow is struck; `minutes` bounds the whole, 0 for no bound."""
+    """How often each blow is struck; `minutes` bounds the whole."""
 
     kills: int
     stop_seconds: float = 0.0
-    minutes: float = 0.0
+    minutes: float | None = None
     clients: int = 2  # killed, for ten kills of the server
     dovecots: int = 0  # the same
 
@@ -118,18 +118,14 @@ class Nemeses:
         async with trio.open_nursery() as nursery:
             if self.cluster is not None:
                 nursery.start_soon(self._end_sessions, self.cluster)
-            seconds = self.plan.minutes * 60 or float("inf")
-            end = time.monotonic() + seconds
+            minutes = float("inf") if self.plan.minutes is None else self.plan.minutes
+            end = time.monotonic() + minutes * 60
             for kind in self.plan.list_blows(self.random):
                 await trio.sleep(self.random.uniform(*PAUSE_SECONDS))
                 if time.monotonic() > end:
                     break
                 await self._strike(kind)
             nursery.cancel_scope.cancel()
-
-    def count(self, kind: Kind) -> int:
-        """How often it was struck."""
-        return sum(blow.kind is kind for blow in self.blows)
 
     async def _strike(self, kind: Kind) -> None:
         at = time.monotonic()

@@ -17,7 +17,7 @@ SEED = random.SystemRandom().randrange(1_000_000)  # printed by a failing assert
 async def test_ten_kills_lose_nothing_and_send_nothing_twice() -> None:
     """Whatever is killed, ledgers outside of the server agree with its rows."""
     told: list[str] = []
-    form = choose_form(kills=10, messages=300, seed=SEED, minutes=0)
+    form = choose_form(kills=10, messages=300, seed=SEED, minutes=None)
     outcome = await run_storm(form, told.append)
     assert outcome.verdict.is_good, (SEED, outcome.verdict, told)
     struck = [blow.kind for blow in outcome.blows]
@@ -31,7 +31,7 @@ async def test_ten_kills_lose_nothing_and_send_nothing_twice() -> None:
 
 async def test_the_same_ledgers_find_what_a_plain_queue_does_twice() -> None:
     """Against a queue that hands out at least once, replies that were sent twice are seen."""
-    form = choose_form(kills=4, messages=60, seed=SEED, minutes=0)
+    form = choose_form(kills=4, messages=60, seed=SEED, minutes=None)
     outcome = await run_against_queue(form, lambda _line: None)
     verdict = outcome.verdict
     again = [sentence for sentence in verdict.sent_twice if sentence.startswith("draft")]
