@@ -26,7 +26,6 @@ class Books:
     recorded: set[int] = attrs.field(factory=set)  # drafts whose result was answered 200
     lost_claims: int = 0
     deaths: Counter[str] = attrs.field(factory=Counter)
-    lives: Counter[str] = attrs.field(factory=Counter)
     odd: list[str] = attrs.field(factory=list)
     successes: list[float] = attrs.field(factory=list)  # times of answers that did something
     sendings: list[float] = attrs.field(factory=list)  # times of the SENT lines
@@ -59,8 +58,6 @@ def _enter(books: Books, line: Line) -> None:
             books.lost_claims += 1
         case What.DEATH:
             books.deaths[line.detail] += 1
-        case What.LIFE:
-            books.lives[line.by] += 1
         case What.ODD:
             books.odd.append(f"{line.by}: {line.status} {line.external_id} {line.detail}")
         case _:

@@ -21,7 +21,6 @@ class Keeper:
 
     children: list[Child] = attrs.field(factory=list)
     faults: list[str] = attrs.field(factory=list)
-    done: set[str] = attrs.field(factory=set)  # those that ended well by themselves
     _closing: bool = False
 
     async def keep(self, child: Child) -> None:
@@ -33,7 +32,6 @@ class Keeper:
             code = await child.process.wait()
             child.process = None
             if code == 0:
-                self.done.add(child.name)
                 return
             if code != -signal.SIGKILL and not self._closing:
                 self.faults.append(f"{child.name} ended with {code}: {child.last_words()}")

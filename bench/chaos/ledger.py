@@ -23,7 +23,6 @@ class What(enum.Enum):
     INTENT = "intent"  # is about to post `external_id`
     INJECTED = "injected"  # a mail that the IMAP server took
     POSTED = "posted"  # was answered 202 (`status`) or 200 with the message's `id`
-    REFUSED = "refused"  # will never be taken: the answer is in `detail`
     CLAIMED = "claimed"  # a claim was answered with `draft_id`
     LOST_CLAIM = "lost_claim"  # a claim that may have been served was not answered
     SENDING = "sending"  # is about to send it

@@ -247,7 +247,7 @@ def main() -> None:
     earlier = list(read(orders.ledger))
     facts = Facts()
     for line in earlier:
-        if line.what in (What.POSTED, What.REFUSED):
+        if line.what is What.POSTED:
             facts.posted.add(line.external_id)
         elif line.what is What.SENT:
             facts.sent.add(line.draft_id)
