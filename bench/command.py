@@ -7,9 +7,9 @@ probes beside them are alike; within a run, baselines take turns with what they 
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import trio
 
@@ -18,6 +18,7 @@ from bench.machine import Machine, look_at_machine
 from bench.report import Outcome, as_json, as_table
 from bench.scale import Scale
 from bench.server import Server, raise_open_files, serving
+from muster.clients.stopping import until_stopped
 
 Scenario = Callable[[Server, Scale], Awaitable[Outcome]]
 
@@ -44,8 +45,10 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         parser.error(f"no such scenario: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
     names = options.scenario or list(SCENARIOS)
-    measured = trio.run(_run_unless_told, names, Scale(quick=options.quick))
+    work = partial(run, names, Scale(quick=options.quick))
+    measured = trio.run(until_stopped, work)
     if measured is None:
+        print("stopped", file=sys.stderr)
         return INTERRUPTED
     machine, outcomes = measured
     if options.json:
@@ -56,22 +59,6 @@ def main(arguments: Sequence[str]) -> int:
 
 
 Measured = tuple[Machine, dict[str, Outcome]]
-
-
-async def _run_unless_told(names: Sequence[str], scale: Scale) -> Measured | None:
-    """Run, and end what was started when a signal says so: folders can be of gigabytes."""
-    measured: Measured | None = None
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with trio.open_nursery() as nursery:
-
-            async def heed() -> None:
-                async for _ in signals:
-                    nursery.cancel_scope.cancel()
-
-            nursery.start_soon(heed)
-            measured = await run(names, scale)
-            nursery.cancel_scope.cancel()
-    return measured
 
 
 async def run(names: Sequence[str], scale: Scale) -> Measured:
