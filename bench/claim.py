@@ -198,7 +198,7 @@ async def _approve_one(server: Server, parking: Parking, level: Level) -> float:
     person, draft_id = level.served.pop()
     level.answered.append((person, draft_id))
     began = time.perf_counter()
-    await server.run(person.owner, approve, Approve(draft_id=draft_id))
+    await server.db.run(person.owner, approve, Approve(draft_id=draft_id))
     committed = time.perf_counter()
     await server.tell()
     answered = await parking.answered_at(draft_id)
@@ -253,7 +253,7 @@ async def _record(server: Server, level: Level, recorder: Recording) -> dict[int
         if owner_id in recorded:
             continue
         level.driven.remove((person, draft_id))
-        await server.run(person.owner, approve, Approve(draft_id=draft_id))
+        await server.db.run(person.owner, approve, Approve(draft_id=draft_id))
         plug = person.plugs[0].principal
         hint = Hint(kind=HintKind.DRAFT_CLAIMABLE, owner_id=owner_id, id=plug.plugin_id)
 
@@ -278,7 +278,7 @@ async def _driven(
         with watch:
             for _ in range(level.approvals):
                 person, draft_id = level.driven.pop()
-                await server.run(person.owner, approve, Approve(draft_id=draft_id))
+                await server.db.run(person.owner, approve, Approve(draft_id=draft_id))
                 server.unsent.clear()
                 bare, began = recorded[person.owner.owner_id], time.perf_counter()
                 await play(telling, bare.notify, {})

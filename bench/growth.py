@@ -123,7 +123,7 @@ def _claim_one(cell: Cell) -> Variant:
         for plug in cell.plugs:
             person = owners[plug.principal.owner_id]
             (draft_id,) = await file_replies(cell.server, person, 1, plug=plug)
-            await cell.server.run(person.owner, approve, Approve(draft_id=draft_id))
+            await cell.server.db.run(person.owner, approve, Approve(draft_id=draft_id))
         cell.server.unsent.clear()
 
     return _at_the_door(cell, "claim, one there", ask, len(cell.plugs), prepare)
@@ -134,7 +134,7 @@ def _list(cell: Cell) -> Variant:
 
     async def one(_client: int, _number: int) -> None:
         owner = next(turns).owner
-        listed = await cell.server.run(owner, list_messages, ListMessages(limit=LISTED))
+        listed = await cell.server.db.run(owner, list_messages, ListMessages(limit=LISTED))
         assert listed, owner
 
     async def each_round(watch: Stopwatch, _round: int) -> list[float]:

@@ -95,7 +95,7 @@ class Desk:
             )
             assert answer.status == 202, answer
             draft_id = await self.draft_for(json.loads(answer.body)["id"])
-            await server.run(self.person.owner, approve, Approve(draft_id=draft_id))
+            await server.db.run(self.person.owner, approve, Approve(draft_id=draft_id))
             await server.tell()
 
     async def _claim_and_report(self, plug: Plug) -> None:

@@ -11,33 +11,31 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import attrs
 import trio
 
 from muster.outcomes import Hint
 from muster.pg import boot
-from muster.pg.database import Database, Transaction
+from muster.pg.database import Database
 from muster.pg.embedded import Embedded
 from muster.pg.listener import notify
-from muster.principals import Principal
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 POOL_SIZE = 4
 
-C = TypeVar("C")
-R = TypeVar("R")
-
 
 @attrs.frozen(kw_only=True)
 class Server:
-    """A running server and its database. `pid` is the server's process."""
+    """A running server and its database. `pid` is the server's process.
+
+    What `db` runs is told to the server by `tell` alone; `unsent` holds its hints until then.
+    """
 
     port: int
     pid: int
@@ -50,15 +48,6 @@ class Server:
     def disk(self) -> Path:
         """The folder of the database: where an fsync costs what its commits cost."""
         return self.cluster.places.home
-
-    async def run(
-        self,
-        principal: Principal,
-        operation: Callable[[Transaction, C], Awaitable[R]],
-        command: C,
-    ) -> R:
-        """Run one operation as a command does, without telling the server."""
-        return await self.db.run(principal, operation, command)
 
     async def tell(self) -> None:
         """Send the hints of what was run to the server, as a command does at its end."""
