@@ -28,6 +28,7 @@ from muster.agents.gateway import UNPROVEN, Ended, Gateway, Turn, TurnEnd
 from muster.agents.operations import find_chief_id
 from muster.chief import operations
 from muster.chief.fence import FencedMessage, render
+from muster.chief.store import find_chief_in_demand
 from muster.errors import Unavailable
 from muster.messages import rules as message_rules
 from muster.pg.database import Database
@@ -93,7 +94,9 @@ class ChiefActor(Actor):
         assert isinstance(message, Deliver | Retry), message
         try:
             async with self._db.transaction(self._principal, look=True) as tx:
-                agent_id = await find_chief_id(tx)
+                # Every claim asks for a retry, and nearly always there is nothing to retry.
+                retrying = isinstance(message, Retry)
+                agent_id = await (find_chief_in_demand(tx) if retrying else find_chief_id(tx))
         except Unavailable:
             return  # What is queued stays queued; the next claim's retry tries again.
         if agent_id is None:

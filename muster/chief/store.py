@@ -11,6 +11,20 @@ _OPEN_CONVERSATION = Query("""
     returning id
 """)
 
+_FIND_CHIEF_IN_DEMAND = Query("""
+    select a.id from agents a
+    where a.owner_id = %(owner_id)s and a.chief and a.retired_at is null
+      and exists (select from messages m where m.owner_id = a.owner_id and m.state = 'queued')
+""")
+
+
+async def find_chief_in_demand(tx: Transaction) -> int | None:
+    """The owner's live chief while something is queued for it; no lock is taken."""
+    found = await tx.scalar(_FIND_CHIEF_IN_DEMAND)
+    assert found is None or isinstance(found, int)
+    return found
+
+
 _FIND_SETTING = Query("""
     select
         p.label, p.scope, p.revoked_at is null as plugin_lives,
