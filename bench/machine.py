@@ -4,6 +4,7 @@ The disk's fsync rate and the neighbours of a virtual machine vary from minute t
 stands beside every round: two figures are to be compared only where their probes are alike.
 """
 
+import itertools
 import os
 import platform
 import sys
@@ -30,8 +31,8 @@ SETTINGS = (
 )
 
 
-def probe_fsync(folder: Path, seconds: float) -> float:
-    """How many 8 KiB writes, each with its fsync, one after the other, this folder takes a second.
+def time_fsyncs(folder: Path, seconds: float) -> list[float]:
+    """The seconds of 8 KiB writes, each with its fsync, one after the other, in this folder.
 
     Overwrites a small file that was written before, as the write-ahead log mostly does.
     """
@@ -42,12 +43,12 @@ def probe_fsync(folder: Path, seconds: float) -> float:
         for number in range(_BLOCKS):
             os.pwrite(file, block, number * BLOCK_BYTES)
         os.fsync(file)
-        began, count = time.perf_counter(), 0
-        while time.perf_counter() - began < seconds:
-            os.pwrite(file, block, count % _BLOCKS * BLOCK_BYTES)
+        moments = [time.perf_counter()]
+        while moments[-1] - moments[0] < seconds:
+            os.pwrite(file, block, len(moments) % _BLOCKS * BLOCK_BYTES)
             os.fsync(file)
-            count += 1
-        return count / (time.perf_counter() - began)
+            moments.append(time.perf_counter())
+        return [after - before for before, after in itertools.pairwise(moments)]
     finally:
         os.close(file)
         path.unlink()
@@ -55,7 +56,8 @@ def probe_fsync(folder: Path, seconds: float) -> float:
 
 async def fsyncs_per_second(folder: Path, seconds: float) -> float:
     """The probe, in a thread: connections are answered meanwhile."""
-    return await trio.to_thread.run_sync(probe_fsync, folder, seconds)
+    times = await trio.to_thread.run_sync(time_fsyncs, folder, seconds)
+    return len(times) / sum(times)
 
 
 @attrs.frozen(kw_only=True)
