@@ -80,7 +80,10 @@ async def run(server: Server, scale: Scale) -> Outcome:
     await prepare_ids(server.cluster.admin_url)
     rows: list[Figures] = []
     targets: list[Target] = []
-    notes = ["wake: from the approval's commit to the claim's answer; whole: with the approval"]
+    notes = [
+        "wake: from the approval's commit to the claim's answer; whole: with the approval",
+        "rates and CPU of both have the approval and a pause in them: they are no capacity",
+    ]
     levels = _levels(scale, notes)
     async with recording(server.app_url) as recorder:
         for claims in levels:

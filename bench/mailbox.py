@@ -86,7 +86,12 @@ async def run(server: Server, scale: Scale) -> Outcome:
             ),
         ]
     rows = await compare(variants, rounds=scale.rounds, cluster=None, folder=server.disk)
-    return Outcome(figures=rows, notes=["no database takes part; latencies of a tell are means"])
+    return Outcome(
+        figures=rows,
+        notes=[
+            "no database takes part; latencies of a tell, and of the channel beside it, are means"
+        ],
+    )
 
 
 async def _tell(count: int, watch: Stopwatch, _round: int) -> list[float]:

@@ -13,6 +13,10 @@ _HEADING = (
     f"{'':<46}{'a second, median (low to high)':>32}{'p50 ms':>10}{'p99 ms':>10}"
     f"{'server µs':>11}{'postgres µs':>13}{'client µs':>11}{'of a CPU':>10}{'fsync/s':>26}"
 )
+_LEGEND = (
+    'CPU times are of one operation; without a client, "server" is the process that measures.',
+    "Percentiles are of all rounds together, rates of each; fsync/s was probed before each round.",
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -44,7 +48,7 @@ def as_json(machine: Machine, outcomes: Mapping[str, Outcome]) -> dict[str, Any]
 
 def as_table(machine: Machine, outcomes: Mapping[str, Outcome]) -> str:
     """The same for people; baselines are indented below what they stand beside."""
-    lines = machine.as_lines()
+    lines = [*machine.as_lines(), *_LEGEND]
     for name, outcome in outcomes.items():
         lines += ["", name, _HEADING]
         for row in outcome.figures:
