@@ -7,7 +7,6 @@ made and drafts approved through it, by the rooms' own operations.
 import json
 import os
 import resource
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from bench.ports import free_port
 from muster.outcomes import Hint
 from muster.pg import boot
 from muster.pg.database import Database
@@ -120,14 +120,6 @@ def raise_open_files() -> int:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody has now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 async def _stop(process: trio.Process) -> None:

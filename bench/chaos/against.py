@@ -14,7 +14,7 @@ import trio
 
 from bench.chaos.books import Books, read_books
 from bench.chaos.cast import make_clients
-from bench.chaos.children import ServerChild, environment, free_port
+from bench.chaos.children import ServerChild, environment
 from bench.chaos.forms import Form
 from bench.chaos.keeper import Keeper
 from bench.chaos.ledger import read_all
@@ -24,6 +24,7 @@ from bench.chaos.parties import MESSAGES_PER_PLUGIN, Registered, share
 from bench.chaos.scene import Say, storm_folder
 from bench.chaos.storm import Outcome
 from bench.chaos.verdict import judge_ledgers
+from bench.ports import free_port
 
 VISIBLE_SECONDS = 3.0
 PRODUCERS = 2

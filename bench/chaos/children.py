@@ -7,9 +7,7 @@ has a session of its own: Ctrl-C reaches whoever started it, who decides the ord
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,8 +22,6 @@ from bench.client import Connection
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.02
-# Below the ports that clients get: one that looks for a dead server there could meet itself.
-PORTS = (20_000, 30_000)
 # Where `python -m bench.…` finds this package; it is in no wheel.
 TOP = Path(bench.__file__).parent.parent
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
@@ -162,19 +158,6 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
 def muster(*arguments: str) -> list[str]:
     """The arguments of a muster command as a process."""
     return [sys.executable, "-m", "muster", *arguments]
-
-
-def free_port() -> int:
-    """A port that nobody has now."""
-    for _ in range(100):
-        port = random.randrange(*PORTS)
-        with socket.socket() as listener:
-            try:
-                listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
-    raise ChaosError("no port is free")
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

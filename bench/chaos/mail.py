@@ -18,7 +18,7 @@ import trio
 
 from bench.chaos.books import Books
 from bench.chaos.cast import client, make_agents
-from bench.chaos.children import ChaosError, Child, environment, free_port, muster
+from bench.chaos.children import ChaosError, Child, environment, muster
 from bench.chaos.forms import STOP_SECONDS
 from bench.chaos.injector import Mailbox
 from bench.chaos.ledger import Ledger
@@ -31,6 +31,7 @@ from bench.chaos.scene import Say, Scene, open_scene, read_turns
 from bench.chaos.storm import Outcome
 from bench.chaos.verdict import Verdict, judge_replies
 from bench.dovecot import Dovecot, running_dovecot, why_no_dovecot
+from bench.ports import free_port
 
 OWNERS = 4
 MAILS_PER_HOUR = 50  # 60 an hour is what muster takes of a plugin; the rest are nudges

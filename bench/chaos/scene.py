@@ -16,11 +16,12 @@ import trio
 
 from bench.chaos.approver import decide_forever
 from bench.chaos.books import Books, read_books
-from bench.chaos.children import Child, ServerChild, environment, free_port, muster
+from bench.chaos.children import Child, ServerChild, environment, muster
 from bench.chaos.keeper import Keeper
 from bench.chaos.ledger import Ledger, read_all
 from bench.chaos.parties import Party
 from bench.chaos.rows import LEFT, UNSENT, Rows, count, read_rows
+from bench.ports import free_port
 from muster.drafts.rules import LEASE, State
 from muster.errors import Unavailable
 from muster.node.sweeps import lapse_leases

@@ -13,8 +13,8 @@ import trio
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
+from bench.ports import free_port
 from muster.clients.mail.settings import Login, MailServer, Security
-from tests.support.chaos import free_port
 
 
 @attrs.frozen(kw_only=True)

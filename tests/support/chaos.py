@@ -12,11 +12,12 @@ import trio
 
 from bench.chaos import children
 from bench.chaos.cast import make_agent
-from bench.chaos.children import Child, free_port, muster
+from bench.chaos.children import Child, muster
+from bench.ports import free_port
 from tests.support.program import Program
 from tests.support.server import http_client
 
-__all__ = ["Child", "ServerChild", "Stopped", "agent_child", "free_port", "server_child"]
+__all__ = ["Child", "ServerChild", "Stopped", "agent_child", "server_child"]
 
 
 @attrs.frozen(kw_only=True)

@@ -17,8 +17,8 @@ import imapclient
 import pytest
 
 from bench import dovecot
+from bench.ports import free_port
 from tests.support.certificate import make_certificate
-from tests.support.chaos import free_port
 
 PASSWORD = "öffne-dich"
 

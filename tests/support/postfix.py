@@ -19,9 +19,9 @@ import attrs
 import pytest
 import trio
 
+from bench.ports import free_port
 from muster.clients.mail.settings import MailServer, Security
 from tests.support.certificate import make_certificate
-from tests.support.chaos import free_port
 from tests.support.waiting import until
 
 POSTFIX = Path("/usr/sbin/postfix")
