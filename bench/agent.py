@@ -15,20 +15,19 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from bench.client import Connection
+from bench.client import Connection, Incoming
 
 _TEXT, _CLOSE, _PING, _PONG = 1, 8, 9, 10
 _MESSAGE_ID = re.compile(r"^message:(\d+):")
 _MCP = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-_CHUNK_BYTES = 64 * 1024
 
 
-@attrs.define(kw_only=True)
+@attrs.frozen
 class FrameSocket:
     """A WebSocket after its handshake, frame by frame; a client masks what it sends."""
 
     stream: trio.SocketStream
-    _rest: bytes = b""
+    incoming: Incoming
 
     @classmethod
     @asynccontextmanager
@@ -36,7 +35,7 @@ class FrameSocket:
         """Connect to the agent gateway on the loopback."""
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         async with stream:
-            socket = cls(stream=stream)
+            socket = cls(stream, Incoming(stream))
             key = base64.b64encode(os.urandom(16)).decode()
             lines = [
                 "GET /agent/v1/socket HTTP/1.1", "Host: localhost", "Upgrade: websocket",
@@ -44,9 +43,7 @@ class FrameSocket:
                 f"Authorization: Bearer {token}", "", "",
             ]  # fmt: skip
             await stream.send_all("\r\n".join(lines).encode())
-            while b"\r\n\r\n" not in socket._rest:
-                await socket._read_more()
-            head, _, socket._rest = socket._rest.partition(b"\r\n\r\n")
+            head = await socket.incoming.until(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 101"), head
             yield socket
 
@@ -67,25 +64,13 @@ class FrameSocket:
                 raise ConnectionError(f"the server closed the agent's socket: {payload!r}")
 
     async def _read(self) -> tuple[int, bytes]:
-        first, second = await self._take(2)
+        first, second = await self.incoming.take(2)
         length = second & 0x7F
         if length == 126:
-            (length,) = struct.unpack("!H", await self._take(2))
+            (length,) = struct.unpack("!H", await self.incoming.take(2))
         elif length == 127:
-            (length,) = struct.unpack("!Q", await self._take(8))
-        return first & 0x0F, await self._take(length)
-
-    async def _take(self, length: int) -> bytes:
-        while len(self._rest) < length:
-            await self._read_more()
-        taken, self._rest = self._rest[:length], self._rest[length:]
-        return taken
-
-    async def _read_more(self) -> None:
-        more = await self.stream.receive_some(_CHUNK_BYTES)
-        if not more:
-            raise ConnectionError("the server ended the agent's socket")
-        self._rest += more
+            (length,) = struct.unpack("!Q", await self.incoming.take(8))
+        return first & 0x0F, await self.incoming.take(length)
 
     async def _write(self, kind: int, payload: bytes) -> None:
         size = len(payload)

@@ -23,12 +23,40 @@ class Answer:
     body: bytes
 
 
-@attrs.define(kw_only=True)
+@attrs.define
+class Incoming:
+    """The bytes that come, taken up to a mark or by number; ConnectionError at their end."""
+
+    stream: trio.SocketStream
+    _rest: bytes = b""
+
+    async def until(self, mark: bytes) -> bytes:
+        """What comes before the mark, which is taken too."""
+        while mark not in self._rest:
+            await self._read_more()
+        taken, _, self._rest = self._rest.partition(mark)
+        return taken
+
+    async def take(self, length: int) -> bytes:
+        """So many bytes."""
+        while len(self._rest) < length:
+            await self._read_more()
+        taken, self._rest = self._rest[:length], self._rest[length:]
+        return taken
+
+    async def _read_more(self) -> None:
+        more = await self.stream.receive_some(_CHUNK_BYTES)
+        if not more:
+            raise ConnectionError("the server closed the connection")
+        self._rest += more
+
+
+@attrs.frozen
 class Connection:
     """One kept-alive connection; one request at a time."""
 
     stream: trio.SocketStream
-    _rest: bytes = b""
+    incoming: Incoming
 
     @classmethod
     @asynccontextmanager
@@ -36,7 +64,7 @@ class Connection:
         """Connect to the loopback."""
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         async with stream:
-            yield cls(stream=stream)
+            yield cls(stream, Incoming(stream))
 
     async def ask(
         self,
@@ -58,38 +86,21 @@ class Connection:
             return await self._read_answer()
 
     async def _read_answer(self) -> Answer:
-        while b"\r\n\r\n" not in self._rest:
-            await self._read_more()
-        head, _, self._rest = self._rest.partition(b"\r\n\r\n")
+        head = await self.incoming.until(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         pairs = (line.partition(":") for line in lines)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
         if headers.get("transfer-encoding") == "chunked":
             body = await self._read_chunks()
         else:
-            body = await self._take(int(headers.get("content-length", "0")))
+            body = await self.incoming.take(int(headers.get("content-length", "0")))
         return Answer(status=int(first.split()[1]), body=body)
 
     async def _read_chunks(self) -> bytes:
         body = b""
         while True:
-            while b"\r\n" not in self._rest:
-                await self._read_more()
-            line, _, self._rest = self._rest.partition(b"\r\n")
-            size = int(line, 16)
-            body += await self._take(size)
-            await self._take(2)
+            size = int(await self.incoming.until(b"\r\n"), 16)
+            body += await self.incoming.take(size)
+            await self.incoming.take(2)
             if size == 0:
                 return body
-
-    async def _take(self, length: int) -> bytes:
-        while len(self._rest) < length:
-            await self._read_more()
-        taken, self._rest = self._rest[:length], self._rest[length:]
-        return taken
-
-    async def _read_more(self) -> None:
-        more = await self.stream.receive_some(_CHUNK_BYTES)
-        if not more:
-            raise ConnectionError("the server closed the connection")
-        self._rest += more
