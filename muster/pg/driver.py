@@ -30,7 +30,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import Jsonb
 from psycopg.waiting import READY_R, READY_RW, READY_W, Ready, Wait
 
-from muster.pg.pipeline import Answer, Pipeline, Step
+from muster.pg.pipeline import Answer, Pipeline, Step, is_outdated
 
 DatabaseError = errors.DatabaseError
 OperationalError = errors.OperationalError
@@ -59,7 +59,7 @@ _SESSION = (
 class Loss(enum.Enum):
     """What an error of the database means to whoever holds the transaction."""
 
-    AGAIN = "again"  # deadlock or serialization: the same work may succeed
+    AGAIN = "again"  # deadlock, serialization, an outdated plan: the same work may succeed
     UNAVAILABLE = "unavailable"  # connection, time limit or resources: nothing was done
     BUG = "bug"  # a constraint, a type, a privilege: ours
 
@@ -67,6 +67,8 @@ class Loss(enum.Enum):
 def classify(error: DatabaseError) -> Loss:
     """Tell what an error means (SQLSTATE class 40 is a retry, other operational ones trouble)."""
     if isinstance(error, errors.SerializationFailure | errors.DeadlockDetected):
+        return Loss.AGAIN
+    if is_outdated(error):
         return Loss.AGAIN
     if isinstance(error, OperationalError):
         return Loss.UNAVAILABLE

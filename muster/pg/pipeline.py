@@ -7,6 +7,9 @@ parsed once a connection under a name, and bound with its parameters as text, wh
 knows from the statement; only `now` and `owner_id`, which stand in arithmetic, are declared.
 
 After the first error of a trip the server passes over the rest of it, COMMIT too.
+
+The names can go out of date while the connection lives: a migration changes the type of a column,
+or a pooler throws statements away. Then all are forgotten, and the work may be tried again.
 """
 
 import itertools
@@ -89,6 +92,15 @@ class Answer:
             self._transformer.set_pgresult(None)
 
 
+def is_outdated(error: errors.Error) -> bool:
+    """Whether a statement was refused for its name alone, which now stands for nothing."""
+    return isinstance(error, errors.InvalidSqlStatementName) or (
+        # "cached plan must not change result type", in whatever language the server speaks.
+        isinstance(error, errors.FeatureNotSupported)
+        and error.diag.source_function == "RevalidateCachedQuery"
+    )
+
+
 class Pipeline:
     """The trips of one connection, one at a time."""
 
@@ -130,7 +142,10 @@ class Pipeline:
         answers: list[Answer] = []
         for at, result in enumerate(results):
             if result.status not in _DONE:
-                raise errors.error_from_result(result)
+                error = errors.error_from_result(result)
+                if is_outdated(error):
+                    self._statements.clear()
+                raise error
             if at in parsed:
                 parsed[at].name = names[parsed[at].text]
             else:

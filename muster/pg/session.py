@@ -54,7 +54,10 @@ _OPENINGS: Mapping[tuple[bool, bool], LiteralString] = {
 
 
 class TryAgain(Unavailable):
-    """A deadlock or a serialization failure: `Database.run` tries again, others report it."""
+    """A deadlock, a serialization failure or an outdated plan.
+
+    `Database.run` tries again, others report it.
+    """
 
 
 def owner_of(principal: Principal) -> int | None:

@@ -1,6 +1,7 @@
 """Several statements in one trip: order, errors, cancels, and what a transaction makes of it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 import attrs
 import pytest
@@ -9,11 +10,15 @@ import trio
 from muster.outcomes import Fact
 from muster.pg.audit import list_audit
 from muster.pg.database import Transaction
-from muster.pg.driver import Connection, DatabaseError
+from muster.pg.driver import Connection, DatabaseError, Loss, classify
 from muster.pg.pipeline import Answer, Step
+from muster.pg.pool import Pool
 from muster.pg.query import Query
+from muster.pg.session import TryAgain
 from muster.principals import Owner, System
-from tests.support.cluster import Cluster, SpiedDatabase
+from tests.support.cluster import Cluster, OwnDatabase, SpiedDatabase, add_owner
+
+Outdate = Callable[[SpiedDatabase, Owner, str], Awaitable[None]]
 
 ADD = Step("select %(a)s::int + %(b)s::int + %(a)s::int as sum", {"a": 1, "b": 2})
 BROKEN = Step("select 1 / %(zero)s::int", {"zero": 0})
@@ -167,6 +172,68 @@ async def test_a_refusal_that_comes_with_the_commit_undoes_all(
         assert await tx.scalar(EMAIL) != "half"
     async with db.transaction(System(), look=True) as tx:
         assert await tx.scalar(Query("select 1")) == 1
+
+
+@pytest.fixture
+async def alone(own_database: OwnDatabase) -> AsyncIterator[SpiedDatabase]:
+    """One connection to a database whose schema may be changed."""
+    alone = SpiedDatabase(Pool(own_database.app_url, size=1, waiters_max=2))
+    yield alone
+    alone.pool.close()
+
+
+async def _thrown_away(alone: SpiedDatabase, owner: Owner, _admin_url: str) -> None:
+    # No rollback brings them back; the COMMIT would be one of them.
+    with suppress(LookupError):
+        async with alone.transaction(owner) as tx:
+            await tx.execute(Query("deallocate all"))
+            raise LookupError
+
+
+async def _migrated(_alone: SpiedDatabase, _owner: Owner, admin_url: str) -> None:
+    admin = await Connection.open(admin_url)
+    # Each time another type than before.
+    kind = "select format_type(atttypid, atttypmod) = 'text' from pg_attribute"
+    where = " where attrelid = 'muster.users'::regclass and attname = 'email'"
+    is_text = (await admin.script(kind + where))[0][0]
+    to = "varchar(300)" if is_text else "text"
+    await admin.script(f"alter table muster.users alter column email type {to}")
+    admin.close()
+
+
+@pytest.mark.parametrize("outdate", [_thrown_away, _migrated])
+async def test_an_outdated_statement_is_parsed_anew(
+    own_database: OwnDatabase, alone: SpiedDatabase, outdate: Outdate
+) -> None:
+    """An operation is tried again and not told; a look is told to, once."""
+    owner = await add_owner(alone)
+
+    async def change(tx: Transaction, email: str) -> str:
+        found: str = await tx.scalar(EMAIL)
+        await tx.later(SET_EMAIL, email=email)
+        return found
+
+    await alone.run(owner, change, "one")
+    await outdate(alone, owner, own_database.admin_url)
+    assert await alone.run(owner, change, "two") == "one"
+    await outdate(alone, owner, own_database.admin_url)
+
+    async def look() -> str:
+        async with alone.transaction(owner, look=True) as tx:
+            found: str = await tx.scalar(EMAIL)
+        return found
+
+    with pytest.raises(TryAgain):
+        await look()
+    assert await look() == "two"
+
+
+async def test_what_the_server_cannot_do_is_our_bug(connection: Connection) -> None:
+    """Its other refusals of the kind are no reason to try again."""
+    with pytest.raises(DatabaseError) as refused:
+        await connection.ask(Step("select count(*) from users for update"))
+    assert refused.value.sqlstate == "0A000"
+    assert classify(refused.value) is Loss.BUG
 
 
 async def _twice(tx: Transaction) -> list[str]:
