@@ -143,7 +143,8 @@ class Transaction:
         """Do works that ask the database and wait for nothing else, and return what they return.
 
         What they ask at the same step shares one trip, in their order: so a work's statement may
-        rely on the locks of those before it, and not on what these return.
+        rely on the locks of those before it, and not on what these return. What a work sends
+        `later` goes with what it asks next; it is our bug to ask nothing more.
         """
         assert not self._gathering, "works that are done together do not gather again"
         results: dict[int, Any] = {}
@@ -156,6 +157,7 @@ class Transaction:
                     try:
                         asking = works[number].send(answer)
                     except StopIteration as done:
+                        assert not self._before, "nothing would send what a work leaves for later"
                         results[number] = done.value
                         continue
                     assert isinstance(asking, _Asking), "a work here asks the database alone"
@@ -163,6 +165,7 @@ class Transaction:
                 answers = await self._ask_for(asked)
         finally:
             self._gathering = False
+            self._before.clear()
             for work in works:
                 work.close()
         return tuple(results[number] for number in range(len(works)))

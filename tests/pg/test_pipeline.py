@@ -259,6 +259,29 @@ async def test_works_that_are_done_together_share_trips(
         assert await tx.together(_after_a_change(tx), _twice(tx)) == ("changed", ["changed"] * 2)
 
 
+async def _ends_with_a_change(tx: Transaction) -> str:
+    email: str = await tx.scalar(EMAIL)
+    await tx.later(SET_EMAIL, email="left")
+    return email
+
+
+async def test_what_nobody_would_send_is_not_lost_in_silence(
+    db: SpiedDatabase, owner: Owner
+) -> None:
+    """A work that ends with a statement for later fails, and another gathering starts clean."""
+
+    async def gather(tx: Transaction) -> None:
+        await tx.together(_ends_with_a_change(tx), _twice(tx))
+
+    async with db.transaction(owner) as tx:
+        before = await tx.scalar(EMAIL)
+        with pytest.raises(AssertionError):
+            await gather(tx)
+        assert await tx.together(_twice(tx), _twice(tx)) == ([before] * 2, [before] * 2)
+    async with db.transaction(owner) as tx:
+        assert await tx.scalar(EMAIL) == before
+
+
 async def test_a_work_that_fails_ends_the_others(db: SpiedDatabase, owner: Owner) -> None:
     """An error in one of several works is raised, and the transaction can be left cleanly."""
 
