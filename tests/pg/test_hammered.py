@@ -15,6 +15,7 @@ from muster.pg.pool import Pool
 from muster.pg.query import Query
 from muster.principals import Node, Owner, Principal, System
 from tests.support.cluster import Cluster, SpiedDatabase, add_owner
+from tests.support.waiting import dawdle
 
 ROUNDS = 60
 WORKERS = 8
@@ -62,7 +63,7 @@ class Storm:
     async def kill(self) -> None:
         """End a process that was seen lately, again and again."""
         while True:
-            await trio.sleep(self.dice.uniform(0.0005, 0.01))
+            await dawdle(self.dice.uniform(0.0005, 0.01))
             if self.pids:
                 pid = self.pids.pop()
                 self.pids.clear()
