@@ -63,7 +63,8 @@ class Storm:
     async def kill(self) -> None:
         """End a process that was seen lately, again and again."""
         while True:
-            await dawdle(self.dice.uniform(0.0005, 0.01))
+            pause = self.dice.uniform(0.0005, 0.01)
+            await dawdle(pause, because="kills come at any time")
             if self.pids:
                 pid = self.pids.pop()
                 self.pids.clear()
