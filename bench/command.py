@@ -23,6 +23,7 @@ from muster.clients.stopping import until_stopped
 Scenario = Callable[[Server, Scale], Awaitable[Outcome]]
 
 INTERRUPTED = 130
+CHAOS_TOLD = "`python -m bench chaos` kills a server instead; its --help tells how."
 
 SCENARIOS: Mapping[str, Scenario] = {
     "fsync": fsync.run,
@@ -36,14 +37,17 @@ SCENARIOS: Mapping[str, Scenario] = {
 
 def main(arguments: Sequence[str]) -> int:
     """Run the scenarios that are named, or all."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure a server.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure a server.", epilog=CHAOS_TOLD
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--quick", action="store_true", help="see that it works; no figures")
     parser.add_argument("scenario", nargs="*", help=f"of {', '.join(SCENARIOS)}; all by default")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.scenario if name not in SCENARIOS]
     if unknown:
-        parser.error(f"no such scenario: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+        known = f"there are {', '.join(SCENARIOS)}, and chaos as the first word"
+        parser.error(f"no such scenario: {', '.join(unknown)}; {known}")
     names = options.scenario or list(SCENARIOS)
     work = partial(run, names, Scale(quick=options.quick))
     measured = trio.run(until_stopped, work)

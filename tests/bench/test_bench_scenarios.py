@@ -93,4 +93,11 @@ def test_a_scenario_that_is_unknown_is_refused(capsys: pytest.CaptureFixture[str
         main(["no-such-thing"])
     assert ending.value.code == 2
     said = capsys.readouterr().err
-    assert all(name in said for name in command.SCENARIOS)
+    assert all(name in said for name in [*command.SCENARIOS, "chaos"])
+
+
+def test_help_tells_of_chaos(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever asks for help learns of the other program behind the same name."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "python -m bench chaos" in capsys.readouterr().out
