@@ -14,7 +14,10 @@ from muster.commands.session import Store, in_store
 @limit_option
 @json_option
 def audit(owner: str | None, limit: int, *, as_json: bool) -> None:
-    """Read the audit log, newest first."""
+    """Read the audit log, newest first.
+
+    A narrow terminal has no room for Data, and then for Via and When; --json tells all.
+    """
     from muster.pg.audit import AuditRow, list_audit
 
     async def work(store: Store) -> list[AuditRow]:
@@ -53,4 +56,5 @@ def audit(owner: str | None, limit: int, *, as_json: bool) -> None:
             for row in rows
         ],
         empty="Nothing has happened yet.",
+        spare=("Data", "Via", "When"),
     )

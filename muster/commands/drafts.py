@@ -216,7 +216,7 @@ async def _show(tx: "Transaction", draft_id: int) -> Shown:
 
 def _pairs(view: "DraftView") -> list[tuple[str, str]]:
     pairs = [
-        ("State", f"{view.state.value} ({_progress(view)})"),
+        ("State", _told_state(view)),
         ("Written", local(view.created_at)),
         ("sha256", view.body_sha256),
     ]
@@ -227,6 +227,11 @@ def _pairs(view: "DraftView") -> list[tuple[str, str]]:
     if view.detail:
         pairs.append(("Plugin says", shown(view.detail)))
     return pairs
+
+
+def _told_state(view: "DraftView") -> str:
+    state, progress = view.state.value, _progress(view)
+    return progress if progress.startswith(state) else f"{state} ({progress})"
 
 
 def _progress(view: "DraftView") -> str:

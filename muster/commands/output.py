@@ -14,6 +14,8 @@ import click
 
 _WIDTH_WITHOUT_TERMINAL = 200
 _KEPT_CHARACTERS_MAX = 16
+_ROOM_CHARACTERS = 24
+_GAP_CHARACTERS = 3
 _TAB_SHOWN = "    "
 
 
@@ -76,12 +78,18 @@ def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str, whole: bool = False
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    empty: str,
+    whole: bool = False,
+    spare: Sequence[str] = (),
 ) -> None:
     """Print a table of outside texts; with no row, say `empty` on stderr.
 
     A row is one line: where the terminal is too narrow, long cells end with an ellipsis, and those
     of at most 16 characters (numbers, states, times) stay. `whole` has long cells take more lines.
+    `spare` names columns that are left out, the first one first, until there is room for the rest.
     """
     if not rows:
         click.echo(empty, err=True)
@@ -98,6 +106,7 @@ def print_table(
         highlight=False,
         emoji=False,
     )
+    columns, rows = _fitting(columns, rows, spare, console.width)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, name in enumerate(columns):
         widest = max(len(name), *(len(row[number]) for row in rows))
@@ -110,3 +119,19 @@ def print_table(
     # Each cell is filled up to its column; behind the last that is nothing anybody wants.
     for line in printed.get().splitlines():
         click.echo(line.rstrip())
+
+
+def _fitting(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], width: int
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """What is left of a table without the spare columns that `width` has no room for."""
+    left = list(range(len(columns)))
+    room = {
+        number: min(_ROOM_CHARACTERS, max(len(name), *(len(row[number]) for row in rows)))
+        for number, name in enumerate(columns)
+    }
+    for name in spare:
+        if sum(room[number] + _GAP_CHARACTERS for number in left) <= width + 1:
+            break
+        left.remove(columns.index(name))
+    return [columns[at] for at in left], [[row[at] for at in left] for row in rows]

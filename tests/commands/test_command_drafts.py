@@ -263,6 +263,10 @@ def test_an_approval_is_taken_back(desk: Desk) -> None:
     assert desk.program.call("drafts", "approve", str(desk.draft_id)).code == 0
     rejected = desk.program.call("drafts", "reject", str(desk.draft_id), "--json").document
     assert (rejected["state"], rejected["decided_via"]) == ("rejected", "cli")
+    out = desk.program.call("drafts", "show", str(desk.draft_id)).out
+    assert [line.split() for line in out.splitlines() if "rejected" in line] == [
+        ["State", "rejected"]
+    ]
     assert desk.claim() is None
     again = desk.program.call("drafts", "approve", str(desk.draft_id))
     assert (again.code, "is rejected already; nothing was changed" in again.err) == (4, True)

@@ -80,6 +80,30 @@ def test_a_row_is_one_line(
         assert line.count("…") == 2
 
 
+AUDIT = ("ID", "When", "Who", "Via", "What", "To what", "Data")
+AUDITED = ("100", "2026-01-31 12:00", "plugin:lines", "plugin", "plugin.draft.approved", "draft:3")
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"), [(200, set()), (90, {"Data"}), (80, {"Data", "Via"}), (60, {"When"})]
+)
+def test_spare_columns_go_before_the_rest_is_cut(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    width: int,
+    left_out: set[str],
+) -> None:
+    """Where there is no room, a spare column goes whole, and who did what to what stays whole."""
+    monkeypatch.setattr("muster.commands.output._WIDTH_WITHOUT_TERMINAL", width)
+    row = (*AUDITED, "{" + "x" * 50 + "}")
+    print_table(AUDIT, [row], empty="none", spare=("Data", "Via", "When"))
+    out = capsys.readouterr().out
+    assert max(map(cell_len, out.splitlines())) <= width
+    gone = {name for name in ("Data", "Via", "When") if name not in out}
+    assert left_out <= gone
+    assert all(row[AUDIT.index(name)] in out for name in ("ID", "Who", "What", "To what"))
+
+
 def test_a_whole_table_cuts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Where a cell must be read whole it takes as many lines as it needs."""
     print_table(("ID", "Meaning"), [("1", "x" * 500)], empty="none", whole=True)
