@@ -110,6 +110,7 @@ def read_plan(options: MailOptions, environ: Mapping[str, str]) -> MailPlan:
         resolver = _resolver(options)
         incoming = _incoming(options, environ)
         outgoing = _outgoing(options, environ)
+        sender_address = _sender_address(options)
     except ValueError as error:
         raise bad_setting(str(error), None) from error
     return MailPlan(
@@ -123,8 +124,19 @@ def read_plan(options: MailOptions, environ: Mapping[str, str]) -> MailPlan:
             trim_quotes=options.trim_quotes,
         ),
         state_folder=options.state or _default_folder(environ, url, incoming),
-        sender_address=options.sender_address,
+        sender_address=sender_address,
     )
+
+
+def _sender_address(options: MailOptions) -> str | None:
+    from muster.clients.mail.addresses import usable_address
+
+    if options.sender_address is None:
+        return None
+    address = usable_address(options.sender_address)
+    if address is None:
+        raise ValueError("--from is not an address like ada@example.org")
+    return address
 
 
 def _default_folder(environ: Mapping[str, str], url: str, incoming: "Incoming") -> Path:

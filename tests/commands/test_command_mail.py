@@ -85,6 +85,7 @@ def test_options_stand_behind_check(program: Program, tmp_path: Path) -> None:
         ({"ca_file": Path("nowhere")}, "--ca-file"),
         ({"dns": "example.org", "no_dns": False}, "IP address"),
         ({"folders": ("a", "a")}, "named once"),
+        ({"sender_address": "ada"}, "--from is not an address like"),
     ],
 )
 def test_what_cannot_be_used_is_told(given: dict[str, object], told: str) -> None:

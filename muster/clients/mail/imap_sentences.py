@@ -15,7 +15,7 @@ def tell_trouble(server: MailServer, error: ImapError) -> str:
         case ImapLoginError():
             return f"{server.shown()} refuses the login: {error}"
         case ImapCertificateError():
-            return f"the certificate of {server.shown()} is not trusted: {error}"
+            return f"the certificate of {server.shown()} is not trusted (see --ca-file): {error}"
         case _:
             return f"{server.shown()} can't be read: {error}"
 
