@@ -146,6 +146,13 @@ async def test_other_answers_have_errors_of_their_own(
     assert len(server.asked(MESSAGES)) == 1
 
 
+async def test_a_404_says_what_to_set(server: ScriptedServer, client: PluginClient) -> None:
+    """Whoever forgot to open the doors for plugins is told by which setting they open."""
+    server.script(MESSAGES, Answer(status=404, body={"error": "Not Found"}))
+    with pytest.raises(PluginsOffError, match="MUSTER_PLUGINS=1"):
+        await client.post(HELLO)
+
+
 async def test_a_claim_brings_the_draft(server: ScriptedServer, client: PluginClient) -> None:
     """A claim waits for an approved reply, and comes back empty when there is none."""
     assert await client.claim(0) is None

@@ -321,7 +321,10 @@ def _failure(answer: _Answer) -> Exception:
         case 401:
             return NotSignedInError(f"muster does not take this token (401): {error.error}")
         case 404:
-            return PluginsOffError(f"plugins are off on this server (404): {error.error}")
+            return PluginsOffError(
+                "plugins are off on this server (404), or it is no muster: "
+                "MUSTER_PLUGINS=1 opens the doors for them"
+            )
         case 400 | 413 | 422:
             return RefusedError(
                 status=answer.status, error=error.error, code=error.code, field=error.field
