@@ -124,8 +124,12 @@ class Scene:
             f"the server: {line['path']} crashed: {line['error']}"
             for line in self.server.complaints()
             # An actor that finds the database gone may end with that, and is started again.
-            if line["event"] == "crashed" and "Unavailable" not in line["error"]
+            if line["event"] == "crashed" and not line["error"].startswith(DATABASE_GONE)
         ]
+
+
+DATABASE_GONE = ("Unavailable", "OutcomeUnknown")
+"""How the error of a crash begins that a storm may leave in the supervision log."""
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from bench.chaos.rows import LEFT, UNSENT, count, read_rows
+from bench.chaos.scene import DATABASE_GONE
 from muster.drafts.rules import LEASE
 from muster.node.sweeps import lapse_leases
 from muster.outcomes import Hint
@@ -123,7 +124,7 @@ class Storm:
             judge_listings(self.program, party.name, rows)
         # An actor that finds the database gone may end with that, and is started again.
         crashes = [one for one in self.server.complaints() if one["event"] == "crashed"]
-        assert [one for one in crashes if "Unavailable" not in one["error"]] == []
+        assert [one for one in crashes if not one["error"].startswith(DATABASE_GONE)] == []
 
 
 @asynccontextmanager
