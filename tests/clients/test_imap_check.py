@@ -4,7 +4,7 @@ import attrs
 import pytest
 import trio
 
-from muster.clients.mail import imap_check
+from muster.clients.mail import imap, imap_check
 from muster.clients.mail.findings import Finding, Verdict
 from muster.clients.mail.imap_check import check_imap
 from muster.clients.mail.settings import FromImap, Login, MailServer, Security
@@ -62,6 +62,31 @@ async def test_a_server_without_idle_works() -> None:
     assert told(findings)[-1] == (
         Verdict.WARNING,
         "The server has no IDLE: new mail is seen within 90 s.",
+    )
+
+
+async def test_a_port_that_does_not_begin_with_tls() -> None:
+    """imaps:// at a port of plain text is told with the scheme to try."""
+    async with scripted_imap() as server:
+        account = attrs.evolve(server.account(), security=Security.TLS)
+        [(verdict, sentence)] = told(await check_imap(FromImap(server=account)))
+    assert verdict is Verdict.FAULT
+    assert sentence.endswith("this port does not begin with TLS: try imap:// (STARTTLS).")
+
+
+@pytest.mark.parametrize("security", [Security.NONE, Security.STARTTLS])
+async def test_a_port_that_says_nothing(
+    security: Security, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server without a greeting may be one that waits for TLS, which is told."""
+    monkeypatch.setattr(imap, "GREETING_SECONDS", 0.3)
+    async with scripted_imap() as server:
+        server.script("GREETING", Fault.SILENCE)
+        account = attrs.evolve(server.account(), security=security)
+        [(verdict, sentence)] = told(await check_imap(FromImap(server=account)))
+    assert verdict is Verdict.FAULT
+    assert sentence.endswith(
+        "it said nothing for 0.3 s; a port that begins with TLS wants imaps://."
     )
 
 

@@ -5,7 +5,7 @@ import ssl
 import attrs
 import pytest
 
-from muster.clients.mail import smtp_check
+from muster.clients.mail import smtp, smtp_check
 from muster.clients.mail.findings import Finding, Verdict
 from muster.clients.mail.settings import Login, MailServer, Security, ToSmtp
 from muster.clients.mail.smtp_check import check_smtp
@@ -57,6 +57,45 @@ async def test_a_certificate_that_is_not_trusted() -> None:
         findings = await told(server.as_seen(Security.TLS, trust=ssl.create_default_context()))
         assert [finding.verdict for finding in findings] == [Verdict.FAULT]
         assert "is not to be trusted" in findings[0].sentence
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+async def test_a_port_that_does_not_begin_with_tls(*, trusts: bool) -> None:
+    """smtps:// at a port of plain text is told with the scheme to try."""
+    trust = make_certificate().client_context() if trusts else None
+    async with scripted_smtp() as server:
+        seen = server.as_seen(Security.TLS, trust=trust)
+        assert [(finding.verdict, finding.sentence) for finding in await told(seen)] == [
+            (
+                Verdict.FAULT,
+                f"The port of {seen.shown()} does not begin with TLS: try smtp:// (STARTTLS).",
+            )
+        ]
+
+
+@pytest.mark.parametrize("security", [Security.NONE, Security.STARTTLS])
+async def test_a_port_that_begins_with_tls(
+    security: Security, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """smtp:// at a port that waits for TLS is told that it says nothing, and what may be why."""
+    monkeypatch.setattr(smtp, "GREETING_SECONDS", 0.3)
+    async with scripted_smtp() as server:
+        server.tls, server.implicit_tls = make_certificate().server_context(), True
+        [finding] = await told(server.as_seen(security))
+        assert finding.verdict is Verdict.FAULT
+        assert "said nothing for 0.3 s." in finding.sentence
+        assert finding.sentence.endswith("A port that begins with TLS wants smtps://.")
+
+
+async def test_a_tls_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that says nothing once TLS has begun is not told to begin with it."""
+    monkeypatch.setattr(smtp, "GREETING_SECONDS", 0.3)
+    made = make_certificate()
+    async with scripted_smtp() as server:
+        server.tls, server.implicit_tls = made.server_context(), True
+        server.script("greeting", Fault.SILENT)
+        [finding] = await told(server.as_seen(Security.TLS, trust=made.client_context()))
+        assert finding.sentence.endswith("said nothing for 0.3 s.")
 
 
 async def test_what_surprises_is_a_warning() -> None:

@@ -14,6 +14,7 @@ import trio
 import trio_websocket
 
 from muster.clients.agent.frames import FRAME_BYTES_MAX, Close
+from muster.clients.reasons import why_unconnected
 from muster.clients.urls import read_http_url
 
 CONNECT_SECONDS = 10.0
@@ -75,7 +76,7 @@ async def converse(url: str, token: str, tls: ssl.SSLContext | None, serve: Serv
                     host, port, ssl_context=tls, https_compatible=True
                 )
     except (OSError, trio.TooSlowError) as error:
-        told = str(error) or f"no answer within {CONNECT_SECONDS:g} s"
+        told = why_unconnected(error) or str(error) or f"no answer within {CONNECT_SECONDS:g} s"
         return Closed(code=Close.LOST, reason=f"the server cannot be reached: {told}")
     try:
         return await _over(stream, host=parts.netloc, path=parts.path, token=token, serve=serve)

@@ -23,6 +23,7 @@ import trio
 from muster.clients.agent.backend import TurnError
 from muster.clients.agent.model import TooLong, TryAgain
 from muster.clients.backoff import retry_after_seconds
+from muster.clients.reasons import why_unconnected
 
 STREAM_BYTES_MAX = 16 << 20
 ERROR_BYTES_MAX = 64 * 1024
@@ -83,6 +84,8 @@ async def stream(
 
 def told(error: Exception) -> str:
     """Say what an error of HTTP was; some carry no words, but their causes do."""
+    if isinstance(error, httpx2.ConnectError) and (why := why_unconnected(error)):
+        return why
     return next(filter(None, map(str, _causes(error))), type(error).__name__)
 
 

@@ -12,7 +12,6 @@ Folders are opened by EXAMINE and mail is read by BODY.PEEK, so nothing in the a
 import contextlib
 import hashlib
 import imaplib
-import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -21,19 +20,18 @@ from typing import TypeVar
 
 import attrs
 import trio
-from imapclient import IMAPClient
 from imapclient.exceptions import LoginError, ProtocolError
 
 from muster.clients.mail.charsets import clean_line
+from muster.clients.mail.imap_client import ImapClient
 from muster.clients.mail.maildir import RawMail
 from muster.clients.mail.settings import MailServer, Security
+from muster.clients.reasons import is_no_tls, why_unconnected
 
 R = TypeVar("R")
 
-# It warns of what servers say in other letters than ASCII; that is no news to anybody.
-logging.getLogger("imapclient").addHandler(logging.NullHandler())
-
 CONNECT_SECONDS = 20.0
+GREETING_SECONDS = 25.0
 ANSWER_SECONDS = 120.0
 """How long one command may take, in seconds; at most one chunk of a mail is read by it."""
 
@@ -84,57 +82,6 @@ class OpenFolder:
     count: int
 
 
-class _Imap4(imaplib.IMAP4):
-    def __init__(self, host: str, ready: Callable[[], socket.socket]) -> None:
-        self._ready = ready
-        super().__init__(host)
-
-    def _create_socket(self, timeout: float | None = None) -> socket.socket:
-        del timeout
-        return self._ready()
-
-
-class _Client(IMAPClient):  # type: ignore[misc]  # it has no types
-    """IMAPClient over a socket that is there already, so that its owner can shut it down."""
-
-    def __init__(self, server: MailServer, sock: socket.socket) -> None:
-        self._ready = sock
-        super().__init__(
-            server.host,
-            port=server.port,
-            ssl=server.security is Security.TLS,
-            ssl_context=server.tls,
-        )
-        # It would format everything that arrives for a log that nobody keeps.
-        self._imap.debug = 0
-        self.normalise_times = False
-
-    def _create_IMAP4(self) -> imaplib.IMAP4:  # noqa: N802 - IMAPClient's own name
-        return _Imap4(self.host, self._socket)
-
-    def _socket(self) -> socket.socket:
-        if not self.ssl:
-            return self._ready
-        context = self.ssl_context or ssl.create_default_context()
-        wrapped: ssl.SSLSocket = context.wrap_socket(self._ready, server_hostname=self.host)
-        return wrapped
-
-    def begin_idle(self) -> bool:
-        """Begin an IDLE; True when the server had news in the same breath.
-
-        Those lie in a buffer of ours already, and nobody who waits for the socket sees them.
-        """
-        self.idle()
-        sock = self.socket()
-        sock.setblocking(False)
-        try:
-            return bool(self._imap.file.peek(1))
-        except (ssl.SSLWantReadError, BlockingIOError):
-            return False
-        finally:
-            sock.setblocking(True)
-
-
 class ImapConnection:
     """A logged-in connection, from `connect`. Whoever has it closes it."""
 
@@ -143,7 +90,7 @@ class ImapConnection:
         self._socket = sock
         # A second handle on the connection: the first belongs to IMAPClient, and to TLS.
         self._handle = sock.dup()
-        self._client: _Client | None = None
+        self._client: ImapClient | None = None
         self.is_over = False
         self.can_idle = False
         self.tls_version: str | None = None
@@ -153,6 +100,7 @@ class ImapConnection:
         """Connect and log in; raises any ImapError but ImapNoError."""
         connection = cls(server, await _open_socket(server))
         try:
+            await connection._greet()
             await connection._call(connection._log_in)
         except ImapNoError as error:
             # A server that greets with a no, or does not begin TLS after all.
@@ -242,16 +190,33 @@ class ImapConnection:
 
         Raises ImapNoError when the server takes no IDLE after all.
         """
-        if not await self._call(_Client.begin_idle):
+        if not await self._call(ImapClient.begin_idle):
             with trio.move_on_after(min(seconds, IDLE_SECONDS_MAX)):
                 await trio.lowlevel.wait_readable(self._handle)
-        await self._call(_Client.idle_done)
+        await self._call(ImapClient.idle_done)
 
-    def _log_in(self, _client: object) -> None:
+    async def _greet(self) -> None:
+        """Hear the greeting. A port that waits for TLS gives none, for it waits for us."""
+
+        def greet(_client: object) -> None:
+            try:
+                self._client = ImapClient(self._server, self._socket)
+            except ssl.SSLError as error:
+                if not is_no_tls(error):
+                    raise
+                why = "this port does not begin with TLS: try imap:// (STARTTLS)"
+                raise ImapLostError(why) from error
+
+        with trio.move_on_after(GREETING_SECONDS) as scope:
+            await self._call(greet)
+        if scope.cancelled_caught:
+            is_tls = self._server.security is Security.TLS
+            hint = "" if is_tls else "; a port that begins with TLS wants imaps://"
+            raise ImapLostError(f"it said nothing for {GREETING_SECONDS:g} s{hint}")
+
+    def _log_in(self, client: ImapClient) -> None:
         login = self._server.login
         assert login is not None, "the settings ask for one"
-        client = _Client(self._server, self._socket)
-        self._client = client
         if self._server.security is Security.STARTTLS:
             if not client.has_capability("STARTTLS"):
                 raise ImapLoginError("the server offers no STARTTLS")
@@ -278,7 +243,7 @@ class ImapConnection:
             raise ImapLoginError("the server takes only ASCII in a user and password") from error
         self.can_idle = client.has_capability("IDLE")
 
-    async def _call(self, work: Callable[["_Client"], R]) -> R:
+    async def _call(self, work: Callable[["ImapClient"], R]) -> R:
         """Run one command in a thread, under its deadline; never leaves the thread behind."""
         if self.is_over:
             raise ImapLostError("the connection is over")
@@ -322,7 +287,7 @@ async def _open_socket(server: MailServer) -> socket.socket:
         raise ImapLostError(f"no connection within {CONNECT_SECONDS:.0f} s") from error
     except (OSError, UnicodeError) as error:
         # UnicodeError: a name that no host can have, found when it is encoded for the DNS.
-        raise ImapLostError(_said(error)) from error
+        raise ImapLostError(why_unconnected(error) or _said(error)) from error
     sock = socket.socket(fileno=stream.socket.detach())
     sock.setblocking(True)
     # A router that forgot a connection tells nobody; the kernel finds out.
@@ -330,7 +295,7 @@ async def _open_socket(server: MailServer) -> socket.socket:
     return sock
 
 
-def _examine(client: _Client, folder: str) -> OpenFolder:
+def _examine(client: ImapClient, folder: str) -> OpenFolder:
     found = client.select_folder(folder, readonly=True)
     if b"UIDVALIDITY" not in found:
         raise ImapNoError("the server keeps no UIDs in this folder (no UIDVALIDITY)")
@@ -343,7 +308,7 @@ def _examine(client: _Client, folder: str) -> OpenFolder:
     return OpenFolder(uid_validity=int(found[b"UIDVALIDITY"]), uid_next=uid_next, count=count)
 
 
-def _newest_date(client: _Client, numbers: Sequence[int]) -> datetime | None:
+def _newest_date(client: ImapClient, numbers: Sequence[int]) -> datetime | None:
     client.use_uid = False
     try:
         found = client.fetch(numbers, ["INTERNALDATE"])
@@ -353,7 +318,7 @@ def _newest_date(client: _Client, numbers: Sequence[int]) -> datetime | None:
     return max((date for date in dates if date is not None), default=None)
 
 
-def _chunk(client: _Client, uid: int, offset: int) -> tuple[bytes, int] | None:
+def _chunk(client: ImapClient, uid: int, offset: int) -> tuple[bytes, int] | None:
     """One chunk of a mail and the size that the whole of it should have; None when it is gone."""
     asked = f"BODY.PEEK[]<{offset}.{CHUNK_BYTES}>"
     fields = client.fetch([uid], ["RFC822.SIZE", asked]).get(uid)

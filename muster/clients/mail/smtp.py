@@ -26,10 +26,20 @@ import trio
 
 from muster.clients.mail.replies import Reply
 from muster.clients.mail.settings import Login, MailServer, Security
-from muster.clients.mail.smtp_line import Answer, CertificateError, Line, TroubleError, open_line
+from muster.clients.mail.smtp_line import (
+    Answer,
+    CertificateError,
+    Line,
+    NoTlsError,
+    TroubleError,
+    open_line,
+)
 from muster.clients.plugin import SendFailedError, SendLaterError, SendUnknownError
 
 GOODBYE_SECONDS = 1.0
+GREETING_SECONDS = 20.0
+"""How long a connected server may take to say anything; less than all that is before the text."""
+
 SERVICE_CLOSING = 421
 START_OF_MAIL = 354
 CONTINUE_LOGIN = 334
@@ -232,13 +242,34 @@ async def open_session(server: MailServer) -> Session:
     session = Session(line, server)
     try:
         if server.security is Security.TLS:
-            await line.start_tls(tls_of(server))
-        session.expect(await line.answer(), "the connection")
+            await _begin_tls(session)
+        session.expect(await _greeting(session), "the connection")
         await session.greet()
     except BaseException:
         await line.close()
         raise
     return session
+
+
+async def _begin_tls(session: Session) -> None:
+    try:
+        await session.line.start_tls(tls_of(session.server))
+    except NoTlsError as error:
+        where = session.server.shown()
+        raise TroubleError(
+            f"The port of {where} does not begin with TLS: try smtp:// (STARTTLS)."
+        ) from error
+
+
+async def _greeting(session: Session) -> Answer:
+    """The first answer. A port that waits for TLS gives none, for it waits for us."""
+    with trio.move_on_after(GREETING_SECONDS):
+        return await session.line.answer()
+    hint = ""
+    if session.server.security is not Security.TLS:
+        hint = " A port that begins with TLS wants smtps://."
+    where = session.server.shown()
+    raise TroubleError(f"The mail server {where} said nothing for {GREETING_SECONDS:g} s.{hint}")
 
 
 async def hand_over(server: MailServer, mail: Reply, handing: Handing) -> Answer:

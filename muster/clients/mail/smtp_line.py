@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from muster.clients.mail.charsets import clean_line
+from muster.clients.reasons import causes, is_no_tls, why_unconnected
 
 LINE_BYTES_MAX = 4 * 1024
 ANSWER_BYTES_MAX = 64 * 1024
@@ -26,6 +27,10 @@ ANSWER_LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])(.*))?", re.DOTALL)
 
 class TroubleError(Exception):
     """The line broke, or what came over it is no SMTP; a sentence."""
+
+
+class NoTlsError(TroubleError):
+    """What answered the beginning of TLS is no TLS; a sentence."""
 
 
 class CertificateError(Exception):
@@ -129,6 +134,8 @@ class Line:
                 raise CertificateError(
                     f"The certificate of {self._host} is not to be trusted: {why}."
                 ) from error
+            if is_no_tls(error):
+                raise NoTlsError("What the mail server answered is no TLS.") from error
             raise TroubleError(f"TLS could not begin: {_broken(error)}") from error
         self._stream = secured
         return str(secured.version())
@@ -159,7 +166,8 @@ async def open_line(host: str, port: int) -> Line:
         stream = await trio.open_tcp_stream(host, port)
     except (OSError, UnicodeError) as error:
         # UnicodeError: a name that no host can have, found when it is encoded for the DNS.
-        raise TroubleError(f"No connection to {host}:{port}: {_first_cause(error)}.") from error
+        why = why_unconnected(error) or _first_cause(error)
+        raise TroubleError(f"No connection to {host}:{port}: {why}.") from error
     return Line(stream, host=host)
 
 
@@ -169,10 +177,6 @@ def _broken(error: Exception) -> str:
 
 def _first_cause(error: BaseException) -> str:
     """What the system said, below what Trio made of it."""
-    while True:
-        below = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__
-        if below is None:
-            break
-        error = below
+    *_, error = causes(error)
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return clean_line(said or type(error).__name__)[:200]

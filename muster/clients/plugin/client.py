@@ -38,6 +38,7 @@ from muster.clients.plugin.wire import (
     Verdict,
     fit_result,
 )
+from muster.clients.reasons import why_unconnected
 from muster.clients.urls import read_http_url
 
 ANSWER_SECONDS = 30.0
@@ -278,7 +279,8 @@ class PluginClient:
                                 f"{self.url} answered more than {ANSWER_BYTES_MAX} bytes"
                             )
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            raise UnreachableError(f"cannot reach {self.url}: {error}") from error
+            why = why_unconnected(error) or str(error) or "no answer"
+            raise UnreachableError(f"cannot reach {self.url}: {why}") from error
         except trio.TooSlowError as error:
             raise _NoAnswerError(f"{self.url}: no answer in {limit_seconds:.0f} s") from error
         except httpx2.RequestError as error:
