@@ -1,12 +1,15 @@
 """`muster audit`: who did what, and through which door."""
 
 import json
+from collections.abc import Mapping
 
 import click
 
 from muster.commands.options import json_option, limit_option, owner_option
 from muster.commands.output import local, print_json, print_table, utc
 from muster.commands.session import Store, in_store
+
+SHORT_CHARACTERS_MAX = 40
 
 
 @click.command()
@@ -51,10 +54,20 @@ def audit(owner: str | None, limit: int, *, as_json: bool) -> None:
                 row.via,
                 row.action,
                 row.subject,
-                json.dumps(dict(row.data)),
+                _told(row.data),
             )
             for row in rows
         ],
         empty="Nothing has happened yet.",
         spare=("Data", "Via", "When"),
     )
+
+
+def _told(data: Mapping[str, object]) -> str:
+    """The data for people, whose row may be cut: long texts, such as digests, come last."""
+    return json.dumps(dict(sorted(data.items(), key=_is_long)))
+
+
+def _is_long(member: tuple[str, object]) -> bool:
+    _, value = member
+    return isinstance(value, str) and len(value) > SHORT_CHARACTERS_MAX

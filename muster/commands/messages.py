@@ -60,7 +60,10 @@ def messages() -> None:
 def list_(
     owner: str | None, state: str | None, plugin: str | None, limit: int, *, as_json: bool
 ) -> None:
-    """List messages, newest first."""
+    """List messages, newest first.
+
+    A narrow terminal has no room for Plugin, then for Subject, Age and Sender; --json tells all.
+    """
     from muster.messages.operations import ListMessages
 
     command = ListMessages(state=State(state) if state else None, plugin=plugin, limit=limit)
@@ -82,6 +85,7 @@ def list_(
             for message in listing.messages
         ],
         empty="There is no such message." if state or plugin else "There is no message yet.",
+        spare=("Plugin", "Subject", "Age", "Sender"),
     )
 
 

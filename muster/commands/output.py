@@ -9,10 +9,12 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from shutil import get_terminal_size
 
 import click
 
 _WIDTH_WITHOUT_TERMINAL = 200
+_HEIGHT = 25  # of no consequence: a table is printed at once
 _KEPT_CHARACTERS_MAX = 16
 _ROOM_CHARACTERS = 24
 _GAP_CHARACTERS = 3
@@ -89,28 +91,33 @@ def print_table(
 
     A row is one line: where the terminal is too narrow, long cells end with an ellipsis, and those
     of at most 16 characters (numbers, states, times) stay. `whole` has long cells take more lines.
-    `spare` names columns that are left out, the first one first, until there is room for the rest.
+    `spare` names columns that are left out, the first one first, until there is room for the rest:
+    then cells of at most 24 characters stay too, and longer ones keep 16.
     """
     if not rows:
         click.echo(empty, err=True)
         return
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console, OverflowMethod
     from rich.table import Table
     from rich.text import Text
 
     console = Console(
         file=sys.stdout,
-        width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL,
+        # Both are given, because rich takes a dumb terminal for one of 80 columns otherwise.
+        width=get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL,
+        height=_HEIGHT,
         markup=False,
         highlight=False,
         emoji=False,
     )
     columns, rows = _fitting(columns, rows, spare, console.width)
+    kept_max = _ROOM_CHARACTERS if spare else _KEPT_CHARACTERS_MAX
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, name in enumerate(columns):
-        widest = max(len(name), *(len(row[number]) for row in rows))
-        table.add_column(name, no_wrap=widest <= _KEPT_CHARACTERS_MAX)
+        widest = max(len(name), *(cell_len(shown(row[number])) for row in rows))
+        table.add_column(name, no_wrap=widest <= kept_max)
     for row in rows:
         overflow: OverflowMethod = "fold" if whole else "ellipsis"
         table.add_row(*(Text(shown(cell), overflow=overflow, no_wrap=not whole) for cell in row))
@@ -125,11 +132,13 @@ def _fitting(
     columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str], width: int
 ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     """What is left of a table without the spare columns that `width` has no room for."""
+    from rich.cells import cell_len
+
     left = list(range(len(columns)))
-    room = {
-        number: min(_ROOM_CHARACTERS, max(len(name), *(len(row[number]) for row in rows)))
-        for number, name in enumerate(columns)
-    }
+    room: dict[int, int] = {}
+    for number, name in enumerate(columns):
+        widest = max(len(name), *(cell_len(shown(row[number])) for row in rows))
+        room[number] = widest if widest <= _ROOM_CHARACTERS else _KEPT_CHARACTERS_MAX
     for name in spare:
         if sum(room[number] + _GAP_CHARACTERS for number in left) <= width + 1:
             break

@@ -154,7 +154,7 @@ def test_one_message_is_shown(desk: Desk) -> None:
 
 
 def test_a_delivering_message_shows_its_age(desk: Desk) -> None:
-    """A message that a chief has in hand tells for how long."""
+    """A message that a chief has in hand tells for how long, on a narrow terminal too."""
 
     async def hand_over() -> None:
         async with open_database(desk.app_url, publish=lambda _hints: None) as db:
@@ -162,6 +162,9 @@ def test_a_delivering_message_shows_its_age(desk: Desk) -> None:
             await move_message(db, desk.queued_id, command, owner_id=desk.owner.owner_id)
 
     trio.run(hand_over)
+    lines = lines_on_a_terminal(desk.program, "messages", "list", columns=60)
+    assert max(map(len, lines)) <= 60
+    assert any(re.search(r" delivering for \d+ \w+$", line) for line in lines)
     out = desk.program.call("messages", "show", str(desk.queued_id)).out
     assert re.search(r"State +delivering for \d+ s\n", out)
 
@@ -252,6 +255,7 @@ def test_a_draft_is_approved(desk: Desk) -> None:
     (row,) = desk.program.run("audit", "--limit", "1", "--json").document
     assert row["action"] == "plugin.draft.approved"
     assert row["data"]["decided_via"] == "cli"
+    assert '"decided_via": "cli"' in desk.program.run("audit", "--limit", "1").out
     assert "drafts reject" in desk.program.run("drafts", "show", str(desk.draft_id)).out
     assert desk.claim() == desk.draft_id
     assert desk.program.run("drafts", "reject", str(desk.draft_id), "--json").code == 4

@@ -104,6 +104,32 @@ def test_spare_columns_go_before_the_rest_is_cut(
     assert all(row[AUDIT.index(name)] in out for name in ("ID", "Who", "What", "To what"))
 
 
+MESSAGES = ("ID", "Age", "Plugin", "Sender", "Subject", "State")
+SENDERS = ("Bo", "ada@example.test", "a" * 24, "UNVERIFIED " + "a" * 40, "世界" * 10)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+@pytest.mark.parametrize("sender", SENDERS)
+@pytest.mark.parametrize("subject", ["Lunch", "x" * 20, "x" * 200])
+def test_a_state_is_never_cut(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    width: int,
+    sender: str,
+    subject: str,
+) -> None:
+    """However narrow the terminal, a message that is delivering does not look like a delivered."""
+    monkeypatch.setattr("muster.commands.output._WIDTH_WITHOUT_TERMINAL", width)
+    rows = [
+        ("100000", "59 min", "mail", sender, subject, state)
+        for state in ("delivering for 59 min", "delivered")
+    ]
+    print_table(MESSAGES, rows, empty="none", spare=("Plugin", "Subject", "Age", "Sender"))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "100000" in line]
+    assert [line.endswith(row[-1]) for row, line in zip(rows, lines, strict=True)] == [True, True]
+    assert max(map(cell_len, lines)) <= width
+
+
 def test_a_whole_table_cuts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Where a cell must be read whole it takes as many lines as it needs."""
     print_table(("ID", "Meaning"), [("1", "x" * 500)], empty="none", whole=True)
