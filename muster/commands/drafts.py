@@ -27,7 +27,7 @@ from muster.drafts.rules import Approve, Draft, Reject, State
 from muster.errors import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from muster.drafts.operations import ListDrafts
@@ -59,6 +59,16 @@ class Shown:
     draft: "DraftView"
     message: "Message"
     earlier_unconfirmed: list[int]
+    already_sent: list[int]  # other replies to the same message
+    now: "datetime"
+
+
+@attrs.frozen(kw_only=True)
+class Listing:
+    """Drafts, by their ids the other replies to the same message that were sent, and the time."""
+
+    drafts: "Sequence[DraftView]"
+    already_sent: "Mapping[int, list[int]]"
     now: "datetime"
 
 
@@ -91,27 +101,40 @@ _sha256_option = click.option(
 @limit_option
 @json_option
 def list_(owner: str | None, state: str | None, limit: int, *, as_json: bool) -> None:
-    """List drafts, newest first; `--state pending` lists what waits for you."""
+    """List drafts, newest first; `--state pending` lists what waits for you.
+
+    A message is marked `answered` when another reply to it was sent already. A narrow terminal has
+    no room for Age, and then for Reply and To; --json tells all.
+    """
     from muster.drafts.operations import ListDrafts
 
     command = ListDrafts(state=State(state) if state else None, limit=limit)
-    found, now = in_store(lambda store: store.run_as(owner, _list, command))
+    listing = in_store(lambda store: store.run_as(owner, _list, command))
     if as_json:
-        print_json([_document(view) for view in found])
+        print_json(
+            [
+                _document(view) | {"already_sent": listing.already_sent[view.id]}
+                for view in listing.drafts
+            ]
+        )
         return
     print_table(
-        ("ID", "Age", "State", "To", "Reply"),
+        ("ID", "Age", "State", "Message", "To", "Reply"),
         [
             (
                 str(view.id),
-                age(view.created_at, now),
+                age(view.created_at, listing.now),
                 view.state.value,
+                f"{view.message_id} answered"
+                if listing.already_sent[view.id]
+                else str(view.message_id),
                 listed_sender(view.sender, verified=view.sender_verified),
                 _first_words(view.body),
             )
-            for view in found
+            for view in listing.drafts
         ],
         empty=f"There is no {state} draft." if state else "There is no draft yet.",
+        spare=("Age", "Reply", "To"),
     )
 
 
@@ -130,6 +153,7 @@ def show(draft_id: int, owner: str | None, *, as_json: bool) -> None:
             | {
                 "message": message | {"body": seen.message.body},
                 "earlier_unconfirmed": seen.earlier_unconfirmed,
+                "already_sent": seen.already_sent,
             }
         )
         return
@@ -142,6 +166,9 @@ def show(draft_id: int, owner: str | None, *, as_json: bool) -> None:
     if seen.earlier_unconfirmed:
         listed = ", ".join(str(number) for number in seen.earlier_unconfirmed)
         click.echo(f"Careful: of draft {listed} to the same message {MAYBE_GONE}.")
+    if seen.already_sent:
+        listed = ", ".join(str(number) for number in seen.already_sent)
+        click.echo(f"Careful: draft {listed} to the same message was sent already.")
     _print_next(view, owner)
 
 
@@ -188,14 +215,15 @@ def _require_decisions() -> None:
         )
 
 
-async def _list(tx: "Transaction", command: "ListDrafts") -> "tuple[Sequence[DraftView], datetime]":
-    from muster.drafts.operations import list_drafts
+async def _list(tx: "Transaction", command: "ListDrafts") -> Listing:
+    from muster.drafts.operations import list_drafts, list_sent
 
-    return await list_drafts(tx, command), tx.now
+    found = await list_drafts(tx, command)
+    return Listing(drafts=found, already_sent=await list_sent(tx, found), now=tx.now)
 
 
 async def _show(tx: "Transaction", draft_id: int) -> Shown:
-    from muster.drafts.operations import ListDrafts, get_draft, list_drafts
+    from muster.drafts.operations import ListDrafts, get_draft, list_drafts, list_sent
     from muster.messages.operations import get_message
 
     view = await get_draft(tx, draft_id)
@@ -210,6 +238,7 @@ async def _show(tx: "Transaction", draft_id: int) -> Shown:
             for other in doubtful
             if other.message_id == view.message_id and other.id < view.id
         ],
+        already_sent=(await list_sent(tx, [view]))[view.id],
         now=tx.now,
     )
 

@@ -4,6 +4,7 @@ Every verb that writes, but `claim_next`, takes the message's row, then all of i
 writes first what is due among them: so each judges a conversation that is whole and up to date.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -74,6 +75,7 @@ __all__ = [
     "get_draft",
     "lapse",
     "list_drafts",
+    "list_sent",
     "reject",
     "report",
 ]
@@ -265,6 +267,14 @@ async def list_drafts(tx: Transaction, command: ListDrafts) -> list[DraftView]:
     """The owner's drafts as they stand, newest first."""
     limit = max(0, min(command.limit, LISTED_MAX))
     return await store.list_newest(tx, state=command.state, limit=limit)
+
+
+async def list_sent(tx: Transaction, views: Sequence[DraftView]) -> dict[int, list[int]]:
+    """For each of these drafts the other replies to its message that were sent, oldest first."""
+    sent: dict[int, list[int]] = defaultdict(list)
+    for one in await store.find_sent(tx, sorted({view.message_id for view in views})):
+        sent[one.message_id].append(one.id)
+    return {view.id: [one for one in sent[view.message_id] if one != view.id] for view in views}
 
 
 async def get_draft(tx: Transaction, draft_id: int) -> DraftView:

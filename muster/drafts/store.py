@@ -8,6 +8,7 @@ part of no deadlock.
 
 # ruff: noqa: S608 - what is put into the statements is a constant of this module
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -289,3 +290,23 @@ async def list_newest(tx: Transaction, *, state: State | None, limit: int) -> li
 async def find(tx: Transaction, draft_id: int) -> DraftView | None:
     """The owner's draft of that id."""
     return await tx.find(FIND, DraftView, draft_id=draft_id)
+
+
+@attrs.frozen(kw_only=True)
+class Answered:
+    """A reply that was sent, and the message that it answers."""
+
+    id: int
+    message_id: int
+
+
+FIND_SENT = Query("""
+    select id, message_id from drafts
+    where owner_id = %(owner_id)s and message_id = any(%(message_ids)s) and state = 'sent'
+    order by id
+""")
+
+
+async def find_sent(tx: Transaction, message_ids: Sequence[int]) -> list[Answered]:
+    """Which replies to these messages were sent, oldest first."""
+    return await tx.all(FIND_SENT, Answered, message_ids=list(message_ids))

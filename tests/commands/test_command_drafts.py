@@ -16,7 +16,7 @@ import attrs
 import pytest
 import trio
 
-from muster.drafts.operations import ClaimNext, claim_next
+from muster.drafts.operations import ClaimNext, Report, claim_next, report
 from muster.messages.operations import Post, post
 from muster.messages.rules import Fail
 from muster.pg.database import Database, open_database
@@ -331,3 +331,32 @@ def test_an_earlier_reply_may_have_gone(desk: Desk) -> None:
     assert (
         f"Careful: of draft {desk.draft_id}" in desk.program.call("drafts", "show", str(second)).out
     )
+
+
+def test_another_reply_was_sent_already(desk: Desk) -> None:
+    """A new draft to a message that was answered says so, listed and shown, and the sent does not.
+
+    The message's id stands beside each draft.
+    """
+    desk.program.call("drafts", "approve", str(desk.draft_id))
+    assert desk.claim() == desk.draft_id
+
+    async def answer_and_write_again() -> int:
+        async with open_database(desk.app_url, publish=lambda _hints: None) as db:
+            sent = Report(draft_id=desk.draft_id, ok=True, external_ref="<1@home>")
+            await db.run(desk.plugin, report, sent)
+            message = await get_message(db, desk.owner, desk.message_id)
+            return (await make_draft(db, desk.chief, message, body="Noon it is.")).id
+
+    second = trio.run(answer_and_write_again)
+    newer, older = desk.program.call("drafts", "list", "--json").document
+    assert (newer["already_sent"], older["already_sent"]) == ([desk.draft_id], [])
+    shown = desk.program.call("drafts", "show", str(second), "--json").document
+    assert shown["already_sent"] == [desk.draft_id]
+    told = f"Careful: draft {desk.draft_id} to the same message was sent already."
+    assert told in desk.program.call("drafts", "show", str(second)).out
+    assert "Careful" not in desk.program.call("drafts", "show", str(desk.draft_id)).out
+    lines = lines_on_a_terminal(desk.program, "drafts", "list", columns=60)
+    assert max(map(len, lines)) <= 60
+    assert f"pending   {desk.message_id} answered" in lines[3]
+    assert re.search(rf" sent +{desk.message_id}  ", lines[4])
