@@ -234,8 +234,12 @@ def _tls(options: MailOptions) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context()
         context.load_verify_locations(cafile=options.ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ValueError(f"--ca-file cannot be used: {error}") from error
+    except ssl.SSLError as error:
+        raise ValueError(f"--ca-file {options.ca_file} holds no certificate") from error
+    except OSError as error:
+        from muster.clients.reasons import why_unread
+
+        raise ValueError(f"cannot read --ca-file {options.ca_file}: {why_unread(error)}") from error
     return context
 
 

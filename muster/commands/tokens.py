@@ -68,9 +68,11 @@ def read_secret(
     try:
         return (file or Path(str(named))).read_text(encoding="utf-8").rstrip("\r\n") or None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        from muster.clients.reasons import why_unread
+
         # A secret that was set in place of its file must not be told.
-        raise bad_setting(f"cannot read {file or f'the file of {name}'}: {reason}", field) from None
+        path = file or f"the file that {name}_FILE names"
+        raise bad_setting(f"cannot read {path}: {why_unread(error)}", field) from None
 
 
 def client_faults(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -211,9 +211,10 @@ def test_a_bad_script_names_rule_and_field(text: str, told: str) -> None:
 def test_a_script_that_is_not_there_is_told(tmp_path: Path) -> None:
     """A missing file and one that is no UTF-8 are faults of the script, not crashes."""
     (tmp_path / "bad.toml").write_bytes(b"\xff")
-    for name in ("none.toml", "bad.toml"):
-        with pytest.raises(script.ScriptError, match=r"cannot be read"):
+    for name, why in (("none.toml", "No such file or directory"), ("bad.toml", "it is no text")):
+        with pytest.raises(script.ScriptError) as caught:
             script.load(tmp_path / name)
+        assert str(caught.value) == f"the script {tmp_path / name} cannot be read: {why}"
 
 
 def test_a_backend_sees_no_setting_of_musters() -> None:

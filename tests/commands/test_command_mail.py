@@ -82,7 +82,12 @@ def test_options_stand_behind_check(program: Program, tmp_path: Path) -> None:
         ({"smtp": "smtps://ada:secret@mail.test"}, "MUSTER_MAIL_SMTP_PASSWORD"),
         ({"smtp": "smtp+plain://ada@mail.test"}, "o password for ada"),
         ({"since": "yesterday"}, "2026-01-31"),
-        ({"ca_file": Path("nowhere")}, "--ca-file"),
+        (
+            {"ca_file": Path("nowhere")},
+            r"^Cannot read --ca-file nowhere: No such file or dir\w+\.$",
+        ),
+        ({"ca_file": Path("/dev/null")}, r"^--ca-file /dev/null holds no certificate\.$"),
+        ({"token_file": Path("nowhere")}, r"^Cannot read nowhere: No such file or directory\.$"),
         ({"dns": "example.org", "no_dns": False}, "IP address"),
         ({"folders": ("a", "a")}, "named once"),
         ({"sender_address": "ada"}, "--from is not an address like"),
@@ -117,6 +122,12 @@ def test_a_password_comes_from_the_setting_or_its_file(tmp_path: Path) -> None:
     assert plan.outgoing.server.login.password == "other"  # type: ignore[union-attr]
     assert "pass word" not in repr(plan)
     assert TOKEN not in repr(plan)
+    file.rename(tmp_path / "secret")
+    with pytest.raises(
+        Invalid, match="the file that MUSTER_MAIL_IMAP_PASSWORD_FILE names: No su"
+    ) as no:
+        read_plan(given, environ)
+    assert str(file) not in no.value.sentence
     with pytest.raises(Invalid, match="are both set"):
         read_plan(given, environ | {"MUSTER_MAIL_IMAP_PASSWORD": "x"})
 

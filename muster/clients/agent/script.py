@@ -27,6 +27,7 @@ import trio
 
 from muster.clients.agent import fenced
 from muster.clients.agent.backend import Backend, Tools, Turn, TurnError
+from muster.clients.reasons import why_unread
 
 WAIT_SECONDS_MAX = 600.0
 RULES_MAX = 1_000
@@ -138,7 +139,7 @@ def load(path: Path) -> ScriptBackend:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ScriptError(f"the script {path} cannot be read: {error}") from error
+        raise ScriptError(f"the script {path} cannot be read: {why_unread(error)}") from error
 
 
 def parse(text: str) -> ScriptBackend:
