@@ -51,7 +51,10 @@ def mail(ctx: click.Context, /, *, once: bool, **given: Any) -> int | None:
     """
     if ctx.invoked_subcommand is not None:
         if once or any(given.values()):
-            raise click.UsageError(f"options stand behind {ctx.invoked_subcommand}")
+            called = f"{ctx.command_path} {ctx.invoked_subcommand}"
+            raise click.UsageError(
+                f"write the options after {ctx.invoked_subcommand}: {called} --imap …"
+            )
         return None
     plan = read_plan(MailOptions(**given), os.environ)
 

@@ -67,7 +67,7 @@ def test_options_stand_behind_check(program: Program, tmp_path: Path) -> None:
     """Options that check would not see are refused."""
     ended = program.call("mail", *ends(tmp_path), "check")
     assert ended.code == Exit.USAGE
-    assert "stand behind check" in ended.err
+    assert "write the options after check: muster mail check --imap …" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_options_stand_behind_check(program: Program, tmp_path: Path) -> None:
     [
         ({"imap": "imaps://ada:secret@mail.test"}, "MUSTER_MAIL_IMAP_PASSWORD"),
         ({"imap": "imaps://ada@mail.test"}, "o password for ada"),
-        ({"imap": "imaps://mail.test"}, "needs a user and a password"),
+        ({"imap": "imaps://mail.test"}, "a password: write imaps://user@mail.test"),
         ({"imap": "https://ada@mail.test"}, "imaps://user@mail.example.org"),
         ({"imap": "imaps://ada@mail.test/INBOX"}, "is more than"),
         ({"imap": "imaps://ada@mail.test:0x"}, "imaps://user@mail.example.org"),

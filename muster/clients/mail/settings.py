@@ -84,7 +84,8 @@ class FromImap:
 
     def __attrs_post_init__(self) -> None:
         if self.server.login is None:
-            raise ValueError(f"an IMAP account needs a user and a password: {self.server.host}")
+            like = f"imaps://user@{self.server.host}"
+            raise ValueError(f"an IMAP account needs a user and a password: write {like}")
         if not 1 <= len(self.folders) <= FOLDERS_MAX:
             raise ValueError(f"an IMAP account is read in 1 to {FOLDERS_MAX} folders")
         # INBOX is the one name whose letters' case means nothing (RFC 3501 section 5.1).
