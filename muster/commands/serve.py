@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 POOL_SIZE = 10
 GRACE_SECONDS = 3.0
+DOORS_CLOSED = "The doors for plugins are closed; MUSTER_PLUGINS=1 opens them."
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -205,6 +206,8 @@ async def _until_stopped(node: "Node", stop: _Stop, shutdown: "trio.Event") -> N
 
     import trio
 
+    from actors import Event
+
     gc.freeze()
     stop.ready = True
     _say(
@@ -215,6 +218,8 @@ async def _until_stopped(node: "Node", stop: _Stop, shutdown: "trio.Event") -> N
         node=node.node_id,
         plugins=node.config.plugins,
     )
+    if not node.config.plugins:
+        node.log.report("root/web", Event.NOTE, reason=DOORS_CLOSED)
     await stop.asked.wait()
     _say("draining", seconds=node.config.drain_seconds)
     async with trio.open_nursery() as draining:

@@ -1,8 +1,12 @@
-"""`muster serve` where it can't serve: told in a sentence, with an exit code of the design's."""
+"""`muster serve` where it can't serve, or not everybody: told in a sentence."""
 
 import socket
 from pathlib import Path
 
+import pytest
+
+from muster.commands.serve import DOORS_CLOSED
+from tests.support.chaos import server_child
 from tests.support.cluster import OwnDatabase
 from tests.support.program import program_on
 
@@ -23,3 +27,15 @@ def test_an_address_of_another_machine_exits_78(own_database: OwnDatabase, tmp_p
     assert (ended.code, ended.out) == (78, "")
     assert "192.0.2.1:8420 of MUSTER_BIND" in ended.err.splitlines()[-1]
     assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(("plugins", "told"), [("0", [DOORS_CLOSED]), ("1", [])])
+async def test_closed_doors_are_told(
+    own_database: OwnDatabase, tmp_path: Path, plugins: str, told: list[str]
+) -> None:
+    """A server without its doors for plugins says so on stderr, once, and which setting opens."""
+    program = program_on(own_database, tmp_path)
+    async with server_child(program, tmp_path, MUSTER_PLUGINS=plugins) as server:
+        assert server.events()[0]["plugins"] is (plugins == "1")
+        assert (await server.stop()).code == 0
+        assert [line["reason"] for line in server.complaints()] == told
