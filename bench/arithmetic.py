@@ -34,6 +34,11 @@ class Spread:
         return f"{self.median:,.0f} ({self.low:,.0f} to {self.high:,.0f})"
 
 
+def counted(number: int, thing: str) -> str:
+    """So many of a thing whose plural ends with an s."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def interleave(variants: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
     """A B A B …: each variant once a round, so that what drifts meanwhile drifts for all."""
     for number in range(rounds):

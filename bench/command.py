@@ -7,6 +7,7 @@ probes beside them are alike; within a run, baselines take turns with what they 
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -15,7 +16,7 @@ import trio
 
 from bench import claim, fsync, growth, ingest, loop, mailbox
 from bench.machine import Machine, look_at_machine
-from bench.report import Outcome, as_json, as_table
+from bench.report import COLUMNS, Outcome, as_json, as_table
 from bench.scale import Scale
 from bench.server import Server, raise_open_files, serving
 from muster.clients.stopping import until_stopped
@@ -23,6 +24,7 @@ from muster.clients.stopping import until_stopped
 Scenario = Callable[[Server, Scale], Awaitable[Outcome]]
 
 INTERRUPTED = 130
+NARROW = f"the table has {COLUMNS} columns: `python -m bench … | less -S` shows it unbroken"
 CHAOS_TOLD = "`python -m bench chaos` kills a server instead; its --help tells how."
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -59,6 +61,8 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(as_json(machine, outcomes), indent=2))
     else:
         print(as_table(machine, outcomes))
+        if sys.stdout.isatty() and shutil.get_terminal_size().columns < COLUMNS:
+            print(NARROW, file=sys.stderr)
     return 0
 
 

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 import attrs
 
-from bench.arithmetic import Target
+from bench.arithmetic import Target, counted
 from bench.client import Connection
 from bench.filing import file_replies
 from bench.history import load_history
@@ -88,7 +88,7 @@ async def _prepare(server: Server, messages: int, owners: int, scale: Scale) -> 
     people = await make_people(server, owners, plugins_each=max(1, plugins // owners))
     await load_history(server.cluster.admin_url, people, messages)
     return Cell(
-        name=f"{messages:,} messages, {owners:,} owners",
+        name=f"{counted(messages, 'message')}, {counted(owners, 'owner')}",
         server=server,
         people=people,
         plugs=plugs_of(people)[:plugins],

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from bench.arithmetic import counted
 from bench.client import Connection
 from bench.load import BARE_PATH, ask_all, play_all
 from bench.people import POSTS_PER_PLUGIN, Plug, make_people, plugs_of
@@ -106,7 +107,7 @@ async def run(server: Server, scale: Scale) -> Outcome:
                 await _served(server, level, scale),
                 await _driven(server, level, scale, recorder),
                 Variant(
-                    name=f"bare handler, {level.clients} clients",
+                    name=f"bare handler, {counted(level.clients, 'client')}",
                     clients=level.clients,
                     run=functools.partial(_bare, port, level),
                     pid=process.pid,
@@ -132,7 +133,7 @@ async def _served(server: Server, level: Level, scale: Scale) -> Variant:
         )
 
     return Variant(
-        name=f"post, {level.clients} clients",
+        name=f"post, {counted(level.clients, 'client')}",
         clients=level.clients,
         run=each_round,
         pid=server.pid,
@@ -154,7 +155,7 @@ async def _driven(server: Server, level: Level, scale: Scale, recorder: Recordin
         )
 
     return Variant(
-        name=f"bare driver, {connections} connections",
+        name=f"bare driver, {counted(connections, 'connection')}",
         clients=connections,
         run=each_round,
         pid=None,

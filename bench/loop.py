@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from bench.agent import serve_turns
-from bench.arithmetic import Target
+from bench.arithmetic import Target, counted
 from bench.client import Connection
 from bench.filing import REPLY
 from bench.ingest import DRIVER_CONNECTIONS, body_of, new_external_id, post_as_server
@@ -141,7 +141,7 @@ async def run(server: Server, scale: Scale) -> Outcome:
         async with open_desks(server, people) as desks:
             variants = [
                 Variant(
-                    name=f"post to result, {size.clients} owners at once",
+                    name=f"post to result, {counted(size.clients, 'owner')} at once",
                     clients=size.clients,
                     run=functools.partial(_served, server, desks, size),
                     pid=server.pid,

@@ -13,8 +13,10 @@ _HEADING = (
     f"{'':<46}{'a second, median (low to high)':>32}{'p50 ms':>10}{'p99 ms':>10}"
     f"{'server µs':>11}{'postgres µs':>13}{'client µs':>11}{'of a CPU':>10}{'fsync/s':>26}"
 )
+COLUMNS = len(_HEADING)
 _LEGEND = (
     'CPU times are of one operation; without a client, "server" is the process that measures.',
+    '"of a CPU" is how busy the client kept one: near 100% it was the client that was measured.',
     "Percentiles are of all rounds together, rates of each; fsync/s was probed before each round.",
 )
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.arithmetic import Bound, Spread, Target, interleave, percentile
+from bench.arithmetic import Bound, Spread, Target, counted, interleave, percentile
 from bench.machine import time_fsyncs
 from bench.rounds import Round, Spent, Variant, sum_up
 
@@ -24,6 +24,15 @@ def test_a_spread_tells_middle_and_ends() -> None:
     """The median is not moved by one round that went wrong, and the ends show that one did."""
     assert Spread.of([10.0, 900.0, 12.0]) == Spread(median=12.0, low=10.0, high=900.0)
     assert str(Spread.of([1000.0, 2000.0])) == "1,500 (1,000 to 2,000)"
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(0, "0 clients"), (1, "1 client"), (2, "2 clients"), (1000, "1,000 clients")],
+)
+def test_one_is_no_plural(number: int, told: str) -> None:
+    """A row is of 1 client, or of several clients."""
+    assert counted(number, "client") == told
 
 
 def test_variants_take_turns() -> None:

@@ -9,7 +9,7 @@ import trio
 
 from bench import command
 from bench.__main__ import main
-from bench.report import as_json, as_table
+from bench.report import COLUMNS, as_json, as_table
 from bench.scale import Scale
 
 # What each scenario's figures are called, as far as the name says what was measured.
@@ -72,6 +72,9 @@ def test_the_machine_heads_the_output(quick: tuple[Document, str]) -> None:
     assert document["machine"]["postgres"]["fsync"] == "on"
     assert list(document["scenarios"]) == list(QUICK)
     assert "fsync on" in table.splitlines()[1]
+    assert '"of a CPU" is how busy the client kept one' in table
+    assert "1 clients" not in table
+    assert max(map(len, table.splitlines()[3:])) <= COLUMNS
 
 
 def test_one_approval_wakes_one_claim(quick: tuple[Document, str]) -> None:
