@@ -65,6 +65,18 @@ async def test_a_turn_that_the_backend_gives_up_fails() -> None:
         assert (await peer.receive())["turn_id"] == "t2"
 
 
+async def test_what_a_backend_reports_is_told_of_its_turn() -> None:
+    """A backend's event goes to the runner's report with its turn, and to the server not at all."""
+    async with runner() as running:
+        peer = await running.door.accept()
+        await peer.welcome()
+        await peer.turn("t1", "again")
+        kinds = [(await peer.receive())["type"] for _ in range(3)]
+        assert kinds == ["turn.started", "turn.delta", "turn.done"]
+        told = {"turn_id": "t1", "reason": "busy", "seconds": 1.5}
+        assert ("model.retry", told) in running.reports
+
+
 async def test_a_second_turn_is_busy() -> None:
     """While one turn is in hand another is answered turn.busy alone, and the first goes on."""
     async with runner() as running:

@@ -61,6 +61,8 @@ async def test_a_busy_or_broken_provider_is_asked_again(
         on.server.plays(busy(path, status), OK)
         assert await on.turn("go") == "Done."
         assert f"The model is asked again in 0 s: HTTP {status}: Slow down." in on.heard
+        retry = {"reason": f"HTTP {status}: Slow down.", "seconds": 0.0}
+        assert on.reports == [("model.retry", retry)]
         assert len(on.counted) == 1
 
 

@@ -120,6 +120,8 @@ class Scripted(Backend):
                         self.cancelled.append(turn.turn_id)
             case "long":
                 return "\x01" * 400_000
+            case "again":
+                turn.report("model.retry", {"reason": "busy", "seconds": 1.5})
             case "crash":
                 raise ZeroDivisionError
         await turn.say("thinking")

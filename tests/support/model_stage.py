@@ -54,6 +54,7 @@ class Stage:
     conversations: Conversations
     said: list[str] = attrs.field(factory=list)
     counted: list[Usage] = attrs.field(factory=list)
+    reports: list[tuple[str, Mapping[str, object]]] = attrs.field(factory=list)
 
     def give(self, text: str, *, label: str = "a", deadline_seconds: float = 30.0) -> Turn:
         """A turn as the gateway makes it."""
@@ -69,6 +70,7 @@ class Stage:
             title="About lunch",
             say=say,
             count=self.counted.append,
+            report=lambda event, facts: self.reports.append((event, facts)),
         )
 
     async def turn(self, text: str, *, label: str = "a", deadline_seconds: float = 30.0) -> str:

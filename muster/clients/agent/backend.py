@@ -81,6 +81,10 @@ async def say_nothing(_text: str) -> None:
     """Stands for `Turn.say` where nobody listens."""
 
 
+def report_nothing(_event: str, _facts: Mapping[str, object]) -> None:
+    """Stands for `Turn.report` where nobody watches the runner."""
+
+
 def count_nothing(_usage: Usage) -> None:
     """Stands for `Turn.count` where nobody counts."""
 
@@ -92,6 +96,7 @@ class Turn:
     `instructions` are the agent's standing ones, `say` tells the server what is going on meanwhile
     (as much as 40,000 characters a call), `deadline_seconds` is enforced by the runner. `count` is
     called after each call to a model, so that the tokens of a turn that fails are told as well.
+    `report` tells whoever watches the runner (not the server) of an event, with facts by name.
     """
 
     turn_id: TurnId
@@ -102,6 +107,7 @@ class Turn:
     instructions: str = ""
     say: Callable[[str], Awaitable[None]] = say_nothing
     count: Callable[[Usage], None] = count_nothing
+    report: Callable[[str, Mapping[str, object]], None] = report_nothing
 
 
 class Backend(abc.ABC):

@@ -150,6 +150,9 @@ class Connection:
         def count(usage: Usage) -> None:
             hand.usage = usage if hand.usage is None else hand.usage + usage
 
+        def report(event: str, facts: Mapping[str, object]) -> None:
+            self.report(event, {"turn_id": frame.turn_id, **facts})
+
         hand = _Hand(turn_id=frame.turn_id)
         turn = Turn(
             turn_id=frame.turn_id,
@@ -160,6 +163,7 @@ class Connection:
             instructions=self.instructions,
             say=say,
             count=count,
+            report=report,
         )
         if self.hand is not None or not self.backend.takes(turn):
             self.report("turn.busy", {"turn_id": frame.turn_id})

@@ -218,6 +218,7 @@ class _Work:
                 f"The model cannot be asked again before {wait:.0f} s, "
                 f"and the turn has less time left: {fault}."
             )
+        self.turn.report("model.retry", {"reason": str(fault), "seconds": round(wait, 3)})
         await self.turn.say(f"\n[The model is asked again in {wait:.0f} s: {fault}]\n")
         await trio.sleep(wait)
 
