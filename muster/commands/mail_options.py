@@ -144,7 +144,7 @@ def _default_folder(environ: Mapping[str, str], url: str, incoming: "Incoming") 
     from muster.clients.state_folder import default_folder
 
     if isinstance(incoming, FromImap):
-        source = f"imap {incoming.server.shown()}"
+        source = f"imap {incoming.server.identity()}"
     else:
         source = str(incoming.folder.resolve())
     return default_folder(environ, "mail", url=url, whose=source)

@@ -39,10 +39,10 @@ async def test_an_account_that_works_but_for_a_folder() -> None:
     assert told(findings) == [
         (
             Verdict.WELL,
-            f"{shown} takes the login, over TLSv1.3, with a certificate that is good.",
+            f"The account {shown} takes the login, over TLSv1.3, with a certificate that is good.",
         ),
         (Verdict.WELL, "The folder INBOX holds 2 mails."),
-        (Verdict.FAULT, f"{shown} has no folder 'Lits'; it has INBOX."),
+        (Verdict.FAULT, f"The account {shown} has no folder 'Lits'; it has INBOX."),
         (Verdict.WELL, "It tells of new mail by itself (IDLE)."),
     ]
     assert flags == {1: (), 2: ()}
@@ -98,4 +98,4 @@ async def test_a_server_in_trouble(fault: Fault, monkeypatch: pytest.MonkeyPatch
         server.script("GREETING", fault)
         [(verdict, sentence)] = told(await check_imap(FromImap(server=server.account())))
     assert verdict is Verdict.FAULT
-    assert sentence.startswith(server.account().shown())
+    assert sentence.startswith(f"The account {server.account().shown()}")

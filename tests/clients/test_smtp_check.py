@@ -68,7 +68,7 @@ async def test_a_port_that_does_not_begin_with_tls(*, trusts: bool) -> None:
         assert [(finding.verdict, finding.sentence) for finding in await told(seen)] == [
             (
                 Verdict.FAULT,
-                f"The port of {seen.shown()} does not begin with TLS: try smtp:// (STARTTLS).",
+                f"The port of {seen.place()} does not begin with TLS: try smtp:// (STARTTLS).",
             )
         ]
 

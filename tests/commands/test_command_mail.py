@@ -3,8 +3,11 @@
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 
+from muster.clients.mail.settings import Login, MailServer, Security
+from muster.clients.state_folder import default_folder
 from muster.commands.exits import Exit
 from muster.commands.mail_options import MailOptions, read_plan
 from muster.errors import Invalid
@@ -143,6 +146,9 @@ def test_each_account_and_server_has_a_state_folder_of_its_own(tmp_path: Path) -
 
     account = folder(imap="imaps://ada@mail.test")
     assert folder(imap="imaps://ada@mail.test:993") == account
+    # The folder of an older muster's: what was read before must stay known.
+    older = default_folder(environ, "mail", url=NOWHERE, whose="imap ada@mail.test:993")
+    assert account == older
     others = {
         account,
         folder(imap="imaps://bo@mail.test"),
@@ -167,6 +173,19 @@ def test_check_tells_each_part(program: Program, tmp_path: Path) -> None:
     assert told == parts | {"from": "warning"}
     ended = check("--json", "--from", "ada@x.test")
     assert {one["subject"]: one["verdict"] for one in json.loads(ended.out)} == parts
-    assert "holds 0 mails" in check().out
+    assert f"The Maildir {tmp_path}/in holds 0 mails." in check().out
+    for one in json.loads(check("--json").out):
+        assert one["sentence"][0].isupper()
+        assert one["sentence"].endswith(".")
+    assert "Cannot reach http://127.0.0.1:9: connection refused." in check().out
+    assert all(len(line) <= 80 for line in check().out.splitlines() if "  from " in line)
     (tmp_path / "in" / "cur").rmdir()
-    assert "no Maildir" in check().out
+    assert f"The folder {tmp_path}/in is no Maildir" in check().out
+
+
+def test_a_user_with_an_at_reads_well() -> None:
+    """An account whose user is an address is shown with one @ a name."""
+    login = Login(user="ada@in.test", password="x")
+    server = MailServer(host="127.0.0.1", port=143, security=Security.TLS, login=login)
+    assert server.shown() == "ada@in.test at 127.0.0.1:143"
+    assert attrs.evolve(server, login=None).shown() == "127.0.0.1:143"

@@ -1,5 +1,6 @@
 """What `muster mail check` looks at: both ends of the mail, DNS, and the door at muster."""
 
+from pathlib import Path
 from typing import assert_never
 
 import trio
@@ -19,10 +20,7 @@ from muster.clients.mail.smtp_check import check_smtp
 from muster.clients.mail.verify.resolver import Resolver, check_dns
 from muster.clients.plugin import PluginClient, PluginError
 
-NO_FROM = (
-    "Without --from each reply comes from the address that its mail was delivered to, or, where no"
-    " header of the own server says that, from the one that the sender wrote to."
-)
+NO_FROM = "No --from: replies come from the address that got the mail."
 
 
 async def check_mail(
@@ -61,8 +59,8 @@ async def _check_incoming(incoming: Incoming) -> list[Finding]:
             try:
                 count = await trio.to_thread.run_sync(lambda: sum(1 for _ in list_mail(folder)))
             except OSError as error:
-                return [fault("maildir", str(error))]
-            sentence = f"{folder} holds {count} mails."
+                return [fault("maildir", _why(folder, error))]
+            sentence = f"The Maildir {folder} holds {count} mails."
             return [well("maildir", sentence)]
         case _:
             assert_never(incoming)
@@ -77,11 +75,19 @@ async def _check_outgoing(incoming: Incoming, outgoing: Outgoing) -> list[Findin
             try:
                 make_outbox(folder, maildir=maildir)
             except (OSError, ValueError) as error:
-                return [fault("outbox", str(error))]
-            sentence = f"{folder} takes replies; something else has to carry them on."
+                return [fault("outbox", _why(folder, error))]
+            sentence = f"The outbox {folder} takes replies; something else has to carry them on."
             return [well("outbox", sentence)]
         case _:
             assert_never(outgoing)
+
+
+def _why(folder: Path, error: OSError | ValueError) -> str:
+    """What the system said of a folder, without its number; our own words as they are."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"the folder {error.filename or folder} cannot be used: {error.strerror}"
+    said = str(error)
+    return said if not said.startswith(str(folder)) else f"the folder {said}"
 
 
 async def _check_dns(resolver: Resolver | None) -> list[Finding]:
@@ -97,7 +103,7 @@ async def _check_muster(url: str, token: str) -> list[Finding]:
             await client.knock()
     except (PluginError, ValueError) as error:
         return [fault("muster", str(error))]
-    sentence = f"{url} takes the token."
+    sentence = f"muster at {url} takes the token."
     return [well("muster", sentence)]
 
 

@@ -23,7 +23,7 @@ class Finding:
 
 
 def well(subject: str, sentence: str) -> Finding:
-    """Something works. A full stop that is missing is put behind the sentence, here as below."""
+    """Something works. A missing capital or full stop is put on the sentence, here as below."""
     return _find(subject, Verdict.WELL, sentence)
 
 
@@ -38,5 +38,6 @@ def fault(subject: str, sentence: str) -> Finding:
 
 
 def _find(subject: str, verdict: Verdict, sentence: str) -> Finding:
-    ended = sentence if sentence.endswith(".") else f"{sentence}."
+    begun = sentence if sentence.startswith("muster ") else sentence[:1].upper() + sentence[1:]
+    ended = begun if begun.endswith(".") else f"{begun}."
     return Finding(subject=subject, verdict=verdict, sentence=ended)

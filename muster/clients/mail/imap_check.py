@@ -27,7 +27,7 @@ async def check_imap(incoming: FromImap) -> list[Finding]:
         except ImapError as error:
             findings.append(fault(SUBJECT, tell_trouble(incoming.server, error)))
     if scope.cancelled_caught:
-        late = f"{incoming.server.shown()} took longer than {CHECK_SECONDS:.0f} s"
+        late = f"the account {incoming.server.shown()} took longer than {CHECK_SECONDS:.0f} s"
         findings.append(fault(SUBJECT, late))
     return findings
 
@@ -37,7 +37,7 @@ async def _look(incoming: FromImap, connection: ImapConnection, findings: list[F
     secured = "without TLS, on this machine"
     if connection.tls_version is not None:
         secured = f"over {connection.tls_version}, with a certificate that is good"
-    findings.append(well(SUBJECT, f"{server.shown()} takes the login, {secured}"))
+    findings.append(well(SUBJECT, f"the account {server.shown()} takes the login, {secured}"))
     for name in incoming.folders:
         await _look_at_folder(server, name, connection, findings)
     if connection.can_idle:

@@ -13,18 +13,18 @@ def tell_trouble(server: MailServer, error: ImapError) -> str:
     """Why an account can't be read."""
     match error:
         case ImapLoginError():
-            return f"{server.shown()} refuses the login: {error}"
+            return f"the account {server.shown()} refuses the login: {error}"
         case ImapCertificateError():
-            return f"the certificate of {server.shown()} is not trusted (see --ca-file): {error}"
+            return f"the certificate of {server.host} is not trusted (see --ca-file): {error}"
         case _:
-            return f"{server.shown()} can't be read: {error}"
+            return f"the account {server.shown()} can't be read: {error}"
 
 
 def tell_missing(server: MailServer, folder: str, names: Sequence[str]) -> str:
     """That an account has no such folder, and which ones it has."""
     told = ", ".join(sorted(names)[:NAMES_TOLD_MAX])
     more = f" and {len(names) - NAMES_TOLD_MAX} more" if len(names) > NAMES_TOLD_MAX else ""
-    return f"{server.shown()} has no folder {folder!r}; it has {told}{more}"
+    return f"the account {server.shown()} has no folder {folder!r}; it has {told}{more}"
 
 
 def mail_place(server: MailServer, folder: str, uid: int) -> str:

@@ -53,9 +53,18 @@ class MailServer:
             raise ValueError(f"a password goes to {self.host} only with TLS")
 
     def shown(self) -> str:
-        """As a person knows it: `ada@mail.example.test:993`."""
+        """As a person knows it: `ada at mail.example.test:993`, or without a user."""
+        user = f"{self.login.user} at " if self.login else ""
+        return f"{user}{self.place()}"
+
+    def place(self) -> str:
+        """Where it listens: `mail.example.test:993`."""
+        return f"{self.host}:{self.port}"
+
+    def identity(self) -> str:
+        """Whose account it is, as state folders are named after it: never to be changed."""
         user = f"{self.login.user}@" if self.login else ""
-        return f"{user}{self.host}:{self.port}"
+        return f"{user}{self.place()}"
 
 
 @attrs.frozen(kw_only=True)

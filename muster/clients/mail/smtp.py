@@ -125,7 +125,7 @@ class Session:
         """STARTTLS, and greet anew: nothing that was said before counts."""
         if "starttls" not in self.features:
             raise SendFailedError(
-                f"The mail server {self.server.shown()} offers no STARTTLS, and without TLS "
+                f"The mail server {self.server.place()} offers no STARTTLS, and without TLS "
                 "nothing is sent."
             )
         self.expect(await self.line.ask("STARTTLS"), "STARTTLS")
@@ -146,7 +146,7 @@ class Session:
                 command = "AUTH LOGIN"
             case _:
                 raise SendFailedError(
-                    f"The mail server {self.server.shown()} offers no login by PLAIN or LOGIN "
+                    f"The mail server {self.server.place()} offers no login by PLAIN or LOGIN "
                     f"(it offers {', '.join(offered)[:200] or 'none'})."
                 )
         try:
@@ -208,7 +208,7 @@ class Session:
         raise SendLaterError(sentence) if answer.is_passing else SendFailedError(sentence)
 
     def _sentence(self, step: str, answer: Answer) -> str:
-        return f"The mail server {self.server.shown()} did not take {step}: {answer.shown()}"
+        return f"The mail server {self.server.place()} did not take {step}: {answer.shown()}"
 
     def _options(self, mail: Reply) -> str:
         """The options of MAIL, each only where it was offered; SendFailedError where it must be."""
@@ -219,7 +219,7 @@ class Session:
             if size_bytes_max and size_bytes > size_bytes_max:
                 raise SendFailedError(
                     f"The reply has {size_bytes} bytes, and the mail server "
-                    f"{self.server.shown()} takes {size_bytes_max} at most."
+                    f"{self.server.place()} takes {size_bytes_max} at most."
                 )
             options += f" SIZE={size_bytes}"
         addresses = "".join((mail.sender, *mail.recipients))
@@ -227,7 +227,7 @@ class Session:
             if not {"smtputf8", "8bitmime"} <= self.features.keys():
                 raise SendFailedError(
                     f"An address of the reply is not ASCII, which the mail server "
-                    f"{self.server.shown()} does not take (it offers no SMTPUTF8)."
+                    f"{self.server.place()} does not take (it offers no SMTPUTF8)."
                 )
             options += " BODY=8BITMIME SMTPUTF8"
         return options
@@ -255,7 +255,7 @@ async def _begin_tls(session: Session) -> None:
     try:
         await session.line.start_tls(tls_of(session.server))
     except NoTlsError as error:
-        where = session.server.shown()
+        where = session.server.place()
         raise TroubleError(
             f"The port of {where} does not begin with TLS: try smtp:// (STARTTLS)."
         ) from error
@@ -268,7 +268,7 @@ async def _greeting(session: Session) -> Answer:
     hint = ""
     if session.server.security is not Security.TLS:
         hint = " A port that begins with TLS wants smtps://."
-    where = session.server.shown()
+    where = session.server.place()
     raise TroubleError(f"The mail server {where} said nothing for {GREETING_SECONDS:g} s.{hint}")
 
 
@@ -317,7 +317,7 @@ async def _send_text(session: Session, content: bytes, handing: Handing) -> Answ
                 raise SendUnknownError(f"{error} It had the reply already.") from error
         if answer.code == SERVICE_CLOSING:
             raise SendFailedError(
-                f"The mail server {session.server.shown()} closed while it had the reply, and by "
+                f"The mail server {session.server.place()} closed while it had the reply, and by "
                 f"the rules of mail did not take it: {answer.shown()}"
             )
         if 300 <= answer.code < 400:
@@ -362,7 +362,7 @@ def size_of(features: Mapping[str, str]) -> int:
 def _why_ended(handing: Handing, server: MailServer) -> str:
     if handing.is_stopped:
         return "Not sent: the plugin was stopped."
-    return f"The mail server {server.shown()} took longer than {handing.patience.before:.0f} s."
+    return f"The mail server {server.place()} took longer than {handing.patience.before:.0f} s."
 
 
 def _base64(raw: bytes) -> str:

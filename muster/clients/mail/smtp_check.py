@@ -24,7 +24,7 @@ async def check_smtp(outgoing: ToSmtp) -> list[Finding]:
         except (TroubleError, CertificateError, SendFailedError, SendLaterError) as error:
             findings.append(fault(SUBJECT, str(error)))
     if scope.cancelled_caught:
-        late = f"{outgoing.server.shown()} took longer than {CHECK_SECONDS:.0f} s."
+        late = f"The mail server {outgoing.server.place()} took longer than {CHECK_SECONDS:.0f} s."
         findings.append(fault(SUBJECT, late))
     return findings
 
@@ -33,7 +33,7 @@ async def _look(outgoing: ToSmtp, findings: list[Finding]) -> None:
     server = outgoing.server
     session = await open_session(server)
     try:
-        findings.append(well(SUBJECT, f"{server.shown()} answers."))
+        findings.append(well(SUBJECT, f"The mail server {server.place()} answers."))
         match server.security:
             case Security.TLS:
                 findings.append(well(SUBJECT, "TLS from the start; its certificate is good."))
