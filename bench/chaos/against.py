@@ -97,9 +97,7 @@ async def _storm(form: Form, folder: Path, queue: ServerChild, say: Say) -> Outc
     ]
     return Outcome(
         verdict=verdict,
-        outages=measure_outages(
-            books.successes, nemeses.blows, began=min(books.successes), ended=ended
-        ),
+        outages=measure_outages(books.successes, nemeses.blows, ended=ended),
         blows=nemeses.blows,
         deaths=books.deaths,
         seconds=time.monotonic() - began,

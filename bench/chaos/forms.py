@@ -28,8 +28,9 @@ class Form:
 
     @property
     def load_seconds(self) -> float:
-        """How long the load should take: as long as the kills, or the minutes."""
-        return max(20.0, self.kills * KILL_SECONDS * 0.8)
+        """How long the load should take: as long as the kills, and not past the minutes."""
+        planned = max(20.0, self.kills * KILL_SECONDS * 0.8)
+        return planned if self.minutes is None else min(planned, self.minutes * 60)
 
     @property
     def every_seconds(self) -> float:

@@ -9,7 +9,8 @@ the SMTP server twice.
 import random
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from bench.chaos.storm import Outcome
 from bench.chaos.verdict import Verdict, judge_replies
 from bench.dovecot import Dovecot, running_dovecot, why_no_dovecot
 from bench.ports import free_port
+from muster.errors import Unavailable
 
 OWNERS = 4
 MAILS_PER_HOUR = 50  # 60 an hour is what muster takes of a plugin; the rest are nudges
@@ -77,10 +79,10 @@ class MailStorm:
                         self._inject(work, ledger)
                         await nemeses.run()
                     scene.say("the nemeses are done; everything calms down")
-                    await self._until_stored()
+                    await until_stored(scene, self.parties)
                     calm_at = time.monotonic()
                     await scene.until_nothing_waits(self.parties, self._nudge(ledger))
-                    await self._until_stored()
+                    await until_stored(scene, self.parties)
                 await self._until_quiet()
                 await scene.keeper.close()
                 nursery.cancel_scope.cancel()
@@ -153,16 +155,6 @@ class MailStorm:
         ]
         return [client("smtp_child", orders), *plugins]
 
-    async def _until_stored(self) -> None:
-        """Wait until every mail is a message; what is missing after that is for the verdict."""
-        with trio.move_on_after(CALM_SECONDS_MAX):
-            while True:
-                rows = await self.scene.read_rows_now(self.parties)
-                stored = {(row.plugin, row.external_id) for one in rows for row in one.messages}
-                if set(self.scene.read_books().injected) <= stored:
-                    return
-                await trio.sleep(POLL_SECONDS)
-
     async def _until_quiet(self) -> None:
         """Wait until the SMTP server was not handed a mail for a while."""
         before, since = -1, time.monotonic()
@@ -178,6 +170,18 @@ class MailStorm:
         for box in self.boxes:
             told |= _read_journal(self.scene.folder / "state" / box.plugin / "journal.sqlite3")
         return told
+
+
+async def until_stored(scene: Scene, parties: Sequence[Party]) -> None:
+    """Wait until every mail is a message; what is missing after that is for the verdict."""
+    with trio.move_on_after(CALM_SECONDS_MAX):
+        while True:
+            with suppress(Unavailable):  # the database may be on its way back from the last blow
+                rows = await scene.read_rows_now(parties)
+                stored = {(row.plugin, row.external_id) for one in rows for row in one.messages}
+                if set(scene.read_books().injected) <= stored:
+                    return
+            await trio.sleep(POLL_SECONDS)
 
 
 @attrs.frozen(kw_only=True)

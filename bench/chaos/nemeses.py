@@ -121,9 +121,14 @@ class Nemeses:
             minutes = float("inf") if self.plan.minutes is None else self.plan.minutes
             end = time.monotonic() + minutes * 60
             for kind in self.plan.list_blows(self.random):
-                await trio.sleep(self.random.uniform(*PAUSE_SECONDS))
-                if time.monotonic() > end:
+                pause_seconds = self.random.uniform(*PAUSE_SECONDS)
+                left_seconds = max(0.0, end - time.monotonic())
+                await trio.sleep(min(pause_seconds, left_seconds))
+                if pause_seconds >= left_seconds:
                     break
+                if kind is Kind.STOPPED and left_seconds < self.plan.stop_seconds + pause_seconds:
+                    self.say("no time is left to stop the server past the lease")
+                    continue
                 await self._strike(kind)
             nursery.cancel_scope.cancel()
 
@@ -180,7 +185,7 @@ class Nemeses:
                 await trio.sleep(self.random.uniform(*AWAY_SECONDS))
         elif not await self._kill_backend(cluster):
             return None
-        back_at = await self._until_back(cluster)
+        back_at = await until_postgres_is_back(cluster.admin_url)
         ready_at = await self._until_ready()
         assert self.server.process is life, "the server was started again meanwhile"
         return max(0.0, ready_at - back_at)
@@ -198,16 +203,6 @@ class Nemeses:
                     os.kill(self.random.choice(sessions).pid, signal.SIGKILL)
                     return True
         return False
-
-    async def _until_back(self, cluster: Embedded) -> float:
-        with trio.fail_after(READY_SECONDS_MAX):
-            while True:
-                try:
-                    (await Connection.open(cluster.admin_url)).close()
-                except DatabaseError:
-                    await trio.sleep(POLL_SECONDS)
-                else:
-                    return time.monotonic()
 
     async def _until_ready(self) -> float:
         with trio.move_on_after(READY_SECONDS_MAX):
@@ -256,3 +251,16 @@ class Nemeses:
                 self.blows.append(Blow(kind=kind, at=at, until=at))
         finally:
             admin.close()
+
+
+async def until_postgres_is_back(url: str) -> float:
+    """Wait until it takes a connection; when that was. ChaosError where it does not come back."""
+    with trio.move_on_after(READY_SECONDS_MAX):
+        while True:
+            try:
+                (await Connection.open(url)).close()
+            except DatabaseError:
+                await trio.sleep(POLL_SECONDS)
+            else:
+                return time.monotonic()
+    raise ChaosError(f"PostgreSQL is not back after {READY_SECONDS_MAX:g} s")

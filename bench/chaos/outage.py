@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from bench.chaos.children import ChaosError
 from bench.chaos.nemeses import Blow, Kind
 
 
@@ -19,9 +20,16 @@ class Outages:
 
 
 def measure_outages(
-    successes: Sequence[float], blows: Sequence[Blow], *, began: float, ended: float
+    successes: Sequence[float], blows: Sequence[Blow], *, ended: float, began: float | None = None
 ) -> Outages:
-    """Look between the successes, and between both ends of the load."""
+    """Look between the successes, and between both ends of the load, from the first one by default.
+
+    ChaosError when that is asked for and there is none: such a storm has shown nothing.
+    """
+    if began is None:
+        if not successes:
+            raise ChaosError("nobody got anything done: no client was answered even once")
+        began = min(successes)
     times = sorted(one for one in successes if began <= one <= ended)
     points = [began, *times, ended]
     gaps = list(itertools.pairwise(points))

@@ -107,7 +107,7 @@ class Scene:
         return rows
 
     async def read_rows_now(self, parties: Sequence[Party]) -> list[Rows]:
-        """The same while everything runs, from a database that is there again."""
+        """The same while everything runs; Unavailable while the database comes back."""
         return [await read_rows(self.db, party.owner) for party in parties]
 
     async def stop_server(self) -> list[str]:

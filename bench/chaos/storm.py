@@ -93,9 +93,7 @@ class Storm:
         verdict.figures["starts of the server that were cut short"] = len(nemeses.failed_starts)
         return Outcome(
             verdict=verdict,
-            outages=measure_outages(
-                books.successes, nemeses.blows, began=min(books.successes), ended=calm_at
-            ),
+            outages=measure_outages(books.successes, nemeses.blows, ended=calm_at),
             blows=nemeses.blows,
             deaths=books.deaths,
             trickled=self.trickled,
