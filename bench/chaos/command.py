@@ -11,28 +11,33 @@ from collections.abc import Iterator, Sequence
 import attrs
 import trio
 
+from bench.arithmetic import Target
 from bench.chaos.against import run_against_queue
 from bench.chaos.children import ChaosError
 from bench.chaos.forms import choose_form
 from bench.chaos.mail import run_mail_storm
+from bench.chaos.nemeses import Kind
 from bench.chaos.storm import Outcome, run_storm
 from bench.chaos.verdict import Verdict
 from muster.clients.stopping import until_stopped
 
-LISTED = (
+FAULTS = (
     ("lost", "lost"),
     ("sent twice", "sent_twice"),
     ("posted twice", "posted_twice"),
     ("handed over twice", "turned_twice"),
     ("claimed twice", "claimed_twice"),
     ("odd", "odd"),
-    ("unknown", "unknown"),
 )
+UNKNOWN = ("unknown", "unknown")
+LISTED = (*FAULTS, UNKNOWN)
 SHORT_KILLS, SHORT_MESSAGES = 10, 400
 MAIL_MINUTES = 60.0
 MINUTES_MAX = 24 * 60.0
 COUNT_MAX = 1_000_000
-LISTED_MAX = 50  # sentences of a kind; what is unknown is listed whole
+FAULTS_MAX = 50  # sentences of a kind that people are shown; --json has all
+UNKNOWN_MAX = 200
+POSTGRES_READY_SECONDS = 5.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -70,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps({"seed": seed, **as_document(outcome)}, indent=2))
     else:
-        print("\n".join([f"seed {seed}", *as_lines(outcome)]))
+        print("\n".join(as_lines(outcome, seed=seed)))
     if options.against == "queue":
         return 0 if outcome.verdict.sent_twice else 1
     return 0 if outcome.verdict.is_good else 1
@@ -79,10 +84,13 @@ def main(arguments: Sequence[str]) -> int:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options; what cannot be, or would say nothing, is a usage error."""
     parser = argparse.ArgumentParser(prog="python -m bench chaos", description="Break everything.")
-    parser.add_argument("--kills", type=_count, help=f"of the server [{SHORT_KILLS}]")
-    parser.add_argument("--messages", type=_count, help=f"to post [{SHORT_MESSAGES}]")
+    parser.add_argument("--kills", type=_count, help=f"of the server, from 1 [{SHORT_KILLS}]")
+    parser.add_argument("--messages", type=_count, help=f"to post, from 1 [{SHORT_MESSAGES}]")
     parser.add_argument("--seed", type=int, help="what the nemeses follow [a random one]")
-    parser.add_argument("--minutes", type=_minutes, help="end the nemeses by then")
+    parser.add_argument(
+        "--minutes", type=_minutes,
+        help=f"strike and load no longer, above 0 and at most {MINUTES_MAX:g}; it calms down after",
+    )  # fmt: skip
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(
         "--against", choices=["queue"], help="a plain queue, in which the ledgers must find faults"
@@ -124,15 +132,17 @@ def as_document(outcome: Outcome) -> dict[str, object]:
         **{name: getattr(verdict, name) for _, name in LISTED},
         "figures": verdict.figures,
         "outages": attrs.asdict(outcome.outages),
+        "targets": [{**attrs.asdict(one), "met": one.met} for one in _targets(outcome)],
         "blows": dict(_count_blows(outcome)),
         "deaths": dict(outcome.deaths),
         "trickled": dict(outcome.trickled),
     }
 
 
-def as_lines(outcome: Outcome) -> list[str]:
-    """The outcome for people: what was done, what came of it, and the verdict last."""
-    outages = outcome.outages
+def as_lines(outcome: Outcome, *, seed: int) -> list[str]:
+    """The outcome for people: the verdict, the faults, what was done, and what nobody knows."""
+    verdict, outages = outcome.verdict, outcome.outages
+    counts = {title: len(getattr(verdict, name)) for title, name in LISTED}
     blows = [f"  {times:>6}  {name}" for name, times in sorted(_count_blows(outcome).items())]
     deaths = [
         f"  {times:>6}  a client killed itself, its last step being {moment!r}"
@@ -140,29 +150,41 @@ def as_lines(outcome: Outcome) -> list[str]:
     ]
     slow = [f"  {times:>6}  {name}" for name, times in sorted(outcome.trickled.items())]
     return [
-        f"in {outcome.seconds:.0f} s:",
+        ", ".join(f"{title} {count}" for title, count in counts.items()),
+        *(line for title, name in FAULTS for line in _sentences(verdict, title, name, FAULTS_MAX)),
+        f"seed {seed}, in {outcome.seconds:.0f} s:",
         *blows,
         *deaths,
         *slow,
-        *verdict_lines(outcome.verdict),
+        *(f"  {times:>6}  {name}" for name, times in verdict.figures.items()),
         f"longest time in which nobody got anything done: {outages.silence_seconds:.2f} s",
         f"the same, while the server should have been up: {outages.outage_seconds:.2f} s",
         f"a killed server was ready within {outages.server_ready_seconds:.2f} s",
-        f"a server was ready {outages.postgres_ready_seconds:.2f} s after PostgreSQL's return",
+        *([target.as_line() for target in _targets(outcome)] or ["PostgreSQL was not killed"]),
+        *_sentences(verdict, *UNKNOWN, UNKNOWN_MAX),
     ]
 
 
-def verdict_lines(verdict: Verdict) -> list[str]:
-    """The figures, and every sentence of the verdict below the count of its kind."""
-    lines = [f"  {times:>6}  {name}" for name, times in verdict.figures.items()]
-    for title, name in reversed(LISTED):
-        sentences: list[str] = getattr(verdict, name)
-        lines.append(f"{title}: {len(sentences)}")
-        shown = sentences if name == "unknown" else sentences[:LISTED_MAX]
-        lines += [f"    {sentence}" for sentence in shown]
-        if len(sentences) > len(shown):
-            lines.append(f"    … and {len(sentences) - len(shown)} more")
-    return lines
+def _sentences(verdict: Verdict, title: str, name: str, most: int) -> list[str]:
+    """Those of a kind below its count, as many as a person reads; none for none."""
+    sentences: list[str] = getattr(verdict, name)
+    lines = [f"  {sentence}" for sentence in sentences[:most]]
+    if len(sentences) > most:
+        lines.append(f"  … and {len(sentences) - most} more: --json lists all")
+    return [f"{title}: {len(sentences)}", *lines] if lines else []
+
+
+def _targets(outcome: Outcome) -> list[Target]:
+    """What the figures are to reach, where there was an occasion."""
+    killed = any(
+        blow.kind in (Kind.POSTMASTER, Kind.BACKEND) and blow.ready_seconds is not None
+        for blow in outcome.blows
+    )
+    seconds = Target(
+        what="from PostgreSQL's return until the server was ready",
+        value=outcome.outages.postgres_ready_seconds, limit=POSTGRES_READY_SECONDS, unit="s",
+    )  # fmt: skip
+    return [seconds] if killed else []
 
 
 def _count_blows(outcome: Outcome) -> Counter[str]:
