@@ -151,14 +151,18 @@ async def _serve(
 
 @contextmanager
 def _empty_folder() -> Iterator[None]:
-    """Work in a folder where a backend finds nothing."""
+    """Work in a folder where a backend finds nothing, and where nothing can be put.
+
+    It is removed as soon as this process stands in it: one that is killed leaves no folder behind.
+    """
     before = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="muster-agent-", ignore_cleanup_errors=True) as folder:
-        os.chdir(folder)
-        try:
-            yield
-        finally:
-            os.chdir(before)
+    folder = Path(tempfile.mkdtemp(prefix="muster-agent-"))
+    os.chdir(folder)
+    try:
+        folder.rmdir()
+        yield
+    finally:
+        os.chdir(before)
 
 
 def _cannot_begin(error: Exception) -> MusterError:

@@ -132,7 +132,11 @@ def test_a_state_folder_that_cannot_be_used_is_told(program: Program, tmp_path: 
     ],
 )
 def test_a_backend_works_where_nothing_is(tmp_path: Path, arguments: list[str]) -> None:
-    """Whoever answers runs in an empty folder without a variable of muster's, gone afterwards."""
+    """Whoever answers runs without a variable of muster's in an empty folder, which no end leaves.
+
+    It is gone already while the runner runs, so that it does not matter how the runner ends.
+    """
+    (tmp_path / "temporary").mkdir()
     (tmp_path / "key").write_text(f"{KEY}\n")
     (tmp_path / "rules.toml").write_text("[[rule]]\nnothing = true\n")
     (tmp_path / "claude").write_text("#!/bin/sh\n")
@@ -143,7 +147,8 @@ def test_a_backend_works_where_nothing_is(tmp_path: Path, arguments: list[str]) 
         "from muster.__main__ import main\n"
         "async def run(self):\n"
         "    mine = [name for name in os.environ if name.startswith('MUSTER_')]\n"
-        "    print(type(self.backend).__name__, mine, os.listdir(), os.getcwd())\n"
+        "    print(type(self.backend).__name__, mine, os.listdir(), end=' ')\n"
+        "    print(os.listdir(os.environ['TMPDIR']), os.readlink('/proc/self/cwd'))\n"
         "    return gateway.Closed(code=4409, reason='')\n"
         "gateway.Gateway.run = run\n"
         f"main(['agent', 'run', *{arguments!r}])\n"
@@ -155,6 +160,7 @@ def test_a_backend_works_where_nothing_is(tmp_path: Path, arguments: list[str]) 
             "MUSTER_URL": "http://127.0.0.1:1",
             "PATH": os.environ["PATH"],
             "HOME": str(tmp_path / "home"),
+            "TMPDIR": str(tmp_path / "temporary"),
         },
         cwd=tmp_path,
         capture_output=True,
@@ -163,11 +169,10 @@ def test_a_backend_works_where_nothing_is(tmp_path: Path, arguments: list[str]) 
         timeout=TIMEOUT_SECONDS,
     )
     assert ran.returncode == 7, ran.stderr
-    name, mine, there, where = ran.stdout.split()
+    name, mine, there, temporary, where = ran.stdout.split(maxsplit=4)
     assert name in {"ModelBackend", "ClaudeCodeBackend", "ScriptBackend"}
-    assert (mine, there) == ("[]", "[]")
-    assert where != str(tmp_path)
-    assert not Path(where).exists()
+    assert (mine, there, temporary) == ("[]", "[]", "[]")
+    assert where.startswith(f"{tmp_path}/temporary/muster-agent-")
     assert TOKEN not in ran.stderr + str(list((tmp_path / "home").rglob("*")))
     assert KEY not in ran.stderr
 
