@@ -114,7 +114,10 @@ class Scene:
         """End the server as an administrator would; what was wrong with it, now and before."""
         self.server.send(signal.SIGTERM)
         events = self.server.events
-        code = await self.server.wait(STOP_SECONDS_MAX)
+        try:
+            code: int | str = await self.server.wait(STOP_SECONDS_MAX)
+        except trio.TooSlowError:
+            code = f"nothing in {STOP_SECONDS_MAX:g} s"
         faults = (
             []
             if code == 0 and events()[-1]["event"] == "stopped"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from bench.chaos import nemeses
+from bench.chaos import nemeses, scene
 from bench.chaos.books import Books
 from bench.chaos.children import ChaosError, ServerChild
 from bench.chaos.mail import until_stored
@@ -19,6 +19,8 @@ from bench.chaos.scene import Scene
 from bench.ports import free_port
 from muster.errors import Unavailable
 from muster.messages.rules import State
+
+DEAF = """trap '' TERM; echo '{"event":"ready"}'; while :; do :; done"""
 
 
 async def test_the_nemeses_rest_when_the_minutes_are_over(tmp_path: Path) -> None:
@@ -68,3 +70,21 @@ async def test_who_waits_for_mail_outlasts_a_recovery() -> None:
     """A database that is on its way back is looked at again, until every mail is a message."""
     await until_stored(Recovering.__new__(Recovering), [])
     assert Recovering.looks == 3
+
+
+async def test_a_server_that_does_not_stop_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that outlives its SIGTERM is told in the verdict, and does not end the storm."""
+    monkeypatch.setattr(scene, "STOP_SECONDS_MAX", 0.2)
+    deaf = ServerChild(
+        command=["/bin/sh", "-c", DEAF], environ={}, folder=tmp_path, name="server",
+        port=free_port(),
+    )  # fmt: skip
+    place = Scene.__new__(Scene)
+    place.server = deaf
+    try:
+        await deaf.start()
+        assert await place.stop_server() == ["the server ended with nothing in 0.2 s: "]
+    finally:
+        await deaf.kill()
