@@ -156,6 +156,9 @@ def listed_sender(sender: str | None, *, verified: bool) -> str:
 
 def _tokens(usage: TokenUse) -> str:
     calls = "1 call" if usage.calls == 1 else f"{usage.calls:,} calls"
+    if not (usage.input_tokens or usage.output_tokens):
+        # Some servers count nothing, and no call takes nothing.
+        return f"not told by the model's server, {calls}, {shown(usage.model)}"
     return (
         f"{usage.input_tokens:,} in ({usage.cached_input_tokens:,} cached),"
         f" {usage.output_tokens:,} out, {calls}, {shown(usage.model)}"

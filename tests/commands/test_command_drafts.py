@@ -197,6 +197,22 @@ def test_what_a_turn_took_is_shown(desk: Desk) -> None:
     assert '"input_tokens": 1300' in desk.program.call("audit").out.replace("\n", " ")
 
 
+def test_what_a_server_did_not_count_is_not_shown_as_nothing(desk: Desk) -> None:
+    """Calls to a model whose server counts no tokens are told as calls, and not as free ones."""
+
+    async def settle() -> None:
+        use = TokenUse(
+            model="small", calls=1, input_tokens=0, cached_input_tokens=0, output_tokens=0
+        )
+        async with open_database(desk.app_url, publish=lambda _hints: None) as db:
+            for command in (begin(desk.chief), Fail(epoch=1, usage=use)):
+                await move_message(db, desk.queued_id, command, owner_id=desk.owner.owner_id)
+
+    trio.run(settle)
+    out = desk.program.call("messages", "show", str(desk.queued_id)).out
+    assert "Tokens    not told by the model's server, 1 call, small" in out
+
+
 def test_drafts_are_listed_and_shown(desk: Desk) -> None:
     """A draft shows the message it answers, the exact reply, its digest and what to type next."""
     digest = sha256(REPLY.encode()).hexdigest()
