@@ -59,5 +59,5 @@ async def test_a_host_without_a_name_is_a_server_that_is_away() -> None:
     server = MailServer(
         host="a" * 64, port=993, security=Security.TLS, login=Login(user="ada", password="p")
     )
-    with pytest.raises(ImapLostError, match="label"):
+    with pytest.raises(ImapLostError, match="the name is unknown"):
         await ImapConnection.connect(server)

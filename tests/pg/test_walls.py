@@ -34,6 +34,7 @@ def _arguments(query: Query, rows: Rows, victim: Owner) -> dict[str, object]:
         "plugin_id": rows.plugin_id,
         "plugin_ids": [rows.plugin_id],
         "message_id": rows.message_id,
+        "message_ids": [rows.message_id],
         "draft_id": rows.draft_id,
         "newer_id": rows.draft_id,
         "superseded_by": rows.draft_id,
