@@ -14,6 +14,7 @@ from muster.pg.query import Query
 from tests.support.cluster import Cluster
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")
+_WRITE = re.compile(r"\s*(update|insert|delete)\b")
 
 
 def list_queries() -> Iterator[tuple[str, Query]]:
@@ -38,11 +39,11 @@ def prepared(text: str) -> str:
     return f"prepare tried{f'({types})' if types else ''} as {body}"
 
 
-async def refusal(cluster: Cluster, query: Query) -> str | None:
+async def refusal(cluster: Cluster, text: str) -> str | None:
     """What the server says against preparing a statement."""
     connection = await Connection.open(cluster.app_url)
     try:
-        await connection.script(prepared(query.text))
+        await connection.script(prepared(text))
     except DatabaseError as error:
         return str(error)
     finally:
@@ -52,13 +53,17 @@ async def refusal(cluster: Cluster, query: Query) -> str | None:
 
 @pytest.mark.parametrize("name", sorted(QUERIES))
 async def test_query_is_understood(cluster: Cluster, name: str) -> None:
-    """The migrated schema has what the query names, in types that fit."""
-    assert await refusal(cluster, QUERIES[name]) is None
+    """The migrated schema has what the query names, in types that fit, in each of its forms."""
+    query = QUERIES[name]
+    assert await refusal(cluster, query.text) is None
+    assert await refusal(cluster, query.opening) is None
+    if _WRITE.match(query.text) and "returning" not in query.text:
+        assert await refusal(cluster, query.exactly_one) is None
 
 
 async def test_misspelt_query_is_found(cluster: Cluster) -> None:
     """A column that does not exist is told, so that this file can fail."""
-    assert "no_such" in str(await refusal(cluster, Query("select no_such from users")))
+    assert "no_such" in str(await refusal(cluster, Query("select no_such from users").opening))
 
 
 def test_queries_stand_at_the_top() -> None:
