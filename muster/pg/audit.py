@@ -54,7 +54,7 @@ def values(principal: Principal, fact: Fact) -> Mapping[str, object]:
 LIST = Query(
     """
     select id, at, actor, via, action, subject, data from audit
-    where owner_id = %(owner_id)s and (%(before_id)s::bigint is null or id < %(before_id)s)
+    where owner_id = %(owner_id)s and id < coalesce(%(before_id)s, 9223372036854775807)
     order by id desc limit %(limit)s
     """
 )

@@ -17,6 +17,19 @@ from tests.support.cluster import SpiedDatabase
 USERS = Query("select id, name, email, disabled_at from users order by id")
 SET_EMAIL = Query("update users set email = %(email)s where id = %(id)s")
 LOCK = Query("select id from users where id = %(owner_id)s for update")
+PLANS = Query("""
+    select sum(generic_plans)::int as generic, sum(custom_plans)::int as custom
+    from pg_prepared_statements where statement like '%%plans pinned%%'
+""")
+PINNED = Query("select name from users where id = %(owner_id)s /* plans pinned */")
+
+
+@attrs.frozen(kw_only=True)
+class Plans:
+    """How often a statement ran by each kind of plan."""
+
+    generic: int
+    custom: int
 
 
 @attrs.frozen(kw_only=True)
@@ -53,6 +66,18 @@ async def test_save_writes_row_fact_and_hint(db: SpiedDatabase, owner: Owner) ->
         (row,) = await list_audit(tx)
         assert (row.actor, row.via, row.action) == ("owner", "cli", "user.renamed")
         assert row.data == {"to": "new@example.test"}
+
+
+async def test_a_statement_has_one_plan_for_all_parameters(
+    db: SpiedDatabase, owner: Owner
+) -> None:
+    """No statement is planned anew for its parameters, which costs more than most take to run."""
+    async with db.transaction(owner) as tx:
+        for _ in range(3):
+            await tx.scalar(PINNED)
+        plans = await tx.one(PLANS, Plans)
+    assert plans.custom == 0
+    assert plans.generic >= 3
 
 
 async def test_refusal_rolls_back(db: SpiedDatabase, owner: Owner) -> None:
