@@ -21,6 +21,14 @@ class HintKind(enum.Enum):
     AGENT_CHANGED = "agent.changed"  # an agent: revoked, replaced, or connected elsewhere
     USER_CHANGED = "user.changed"  # a user: disabled or enabled
     CLAIM_BEGUN = "claim.begun"  # a user: the chief may be offered what is queued
+    # Whoever shows one of these, or tells somebody about it, looks again.
+    MESSAGE_CHANGED = "message.changed"
+    DRAFT_CHANGED = "draft.changed"
+    TASK_CHANGED = "task.changed"
+    ASK_CHANGED = "ask.changed"
+    PLUGIN_CHANGED = "plugin.changed"
+    CONVERSATION_CHANGED = "conversation.changed"
+    SESSION_CHANGED = "session.changed"  # a browser session: it was opened or ended
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +40,13 @@ class Hint:
     id: int
 
 
+SHOWN = frozenset(kind for kind in HintKind if kind.value.endswith(".changed")) - {
+    HintKind.AGENT_CHANGED,
+    HintKind.USER_CHANGED,
+}
+_BY_NOUN = {kind.value.removesuffix(".changed"): kind for kind in SHOWN}
+
+
 @attrs.frozen(kw_only=True)
 class Fact:
     """One row for the audit log: what was done (`plugin.draft.filed`), to what (`draft:17`)."""
@@ -39,6 +54,13 @@ class Fact:
     action: str
     subject: str
     data: Mapping[str, object] = attrs.field(factory=dict)
+
+
+def hint_of(fact: Fact, *, owner_id: int) -> Hint | None:
+    """The hint that a fact's subject is not what it was, for whoever shows it."""
+    noun, _, number = fact.subject.partition(":")
+    kind = _BY_NOUN.get(noun)
+    return None if kind is None else Hint(kind=kind, owner_id=owner_id, id=int(number))
 
 
 @attrs.frozen(kw_only=True)

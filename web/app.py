@@ -2,19 +2,13 @@
 
 body_reader      the whole body, within the cap of its route
 refuse_plugins   a plugin token anywhere but on /plugin/v1/ is 401 (plugins: "Two ways in")
-dispatch         /agent/v1/socket and /mcp are raw ASGI, for they need tasks of their own;
-                 what programs call is routed by `web.routes`, everything else is Quart's
+dispatch         /agent/v1/socket, /mcp and /live are raw ASGI, for they need tasks of their own;
+                 what programs call is routed by `web.routes`, everything else is a page, Quart's
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from typing import cast
-
-from quart import Response
-from quart_trio import QuartTrio
-from werkzeug.datastructures import Headers
-from werkzeug.exceptions import HTTPException
 
 from muster.ids import CredentialKind, kind_of
 from muster.node.node import Node
@@ -24,15 +18,18 @@ from web.auth import bearer_tokens
 from web.body_reader import body_reader
 from web.errors import refuse_socket, send_error
 from web.health import HEALTH
+from web.live import live
 from web.mcp.agents import AgentDoor, open_agent_door
+from web.pages.app import make_pages
+from web.pages.static_files import STATIC
 from web.plugin_api import PLUGIN_API
-from web.routes import Routes, answer_phrase, router
+from web.routes import Routes, router
 
 KIB = 1024
 BODY_BYTES_MAX = 64 * KIB
 BODY_BYTES_MAX_BY_PATH = {"/plugin/v1/messages": 256 * KIB, "/mcp": 256 * KIB}
 # A claim that nobody waits for any more must not take a reply with it.
-WAITING_PATHS = frozenset({*(route.path for route in PLUGIN_API if route.waits), "/mcp"})
+WAITING_PATHS = frozenset({*(route.path for route in PLUGIN_API if route.waits), "/mcp", "/live"})
 PLUGIN_PREFIX = "/plugin/v1/"
 
 
@@ -52,31 +49,7 @@ def cap_for(_method: str, path: str) -> int:
 
 def routes_of(node: Node) -> Routes:
     """The doors that answer one request with one answer."""
-    return HEALTH + (PLUGIN_API if node.config.plugins else ())
-
-
-def make_quart() -> QuartTrio:
-    """What is for people and not for programs: until there are pages, every path is 404."""
-    app = QuartTrio("muster", static_folder=None)
-    app.config.update(
-        # What a handler raises is reported and answered by the wire, not rendered as a page.
-        PROPAGATE_EXCEPTIONS=True,
-        RESPONSE_TIMEOUT=None,
-        BODY_TIMEOUT=None,
-        MAX_CONTENT_LENGTH=None,
-        PROVIDE_AUTOMATIC_OPTIONS=False,
-    )
-    app.url_map.merge_slashes = False
-    app.register_error_handler(HTTPException, _refuse_http)
-    return app
-
-
-async def _refuse_http(error: HTTPException) -> Response:
-    allowed = getattr(error, "valid_methods", None)
-    more = [(b"allow", ", ".join(sorted(allowed)).encode())] if allowed else []
-    answer = answer_phrase(HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR), *more)
-    headers = Headers([(name.decode(), value.decode()) for name, value in answer.headers])
-    return Response(answer.body, status=answer.status, headers=headers)
+    return HEALTH + STATIC + (PLUGIN_API if node.config.plugins else ())
 
 
 def _refuse_plugins(app: ASGIApp, *, plugins_off: bool) -> ASGIApp:
@@ -99,7 +72,7 @@ _NOT_HERE = "A plugin token is good for /plugin/v1/ and nothing else."
 
 
 def _dispatch(node: Node, door: AgentDoor) -> ASGIApp:
-    routed = router(node, routes_of(node), otherwise=cast("ASGIApp", make_quart()))
+    routed = router(node, routes_of(node), otherwise=cast("ASGIApp", make_pages(node)))
 
     async def dispatching(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -110,6 +83,11 @@ def _dispatch(node: Node, door: AgentDoor) -> ASGIApp:
                 await refuse_socket(send, 404, "not_found", "There is no socket at this path.")
         elif path == "/mcp":
             await door.serve(scope, receive, send)
+        elif path == "/live":
+            await live(node, scope, receive, send)
+        elif path.startswith("//"):
+            # Quart would take what follows for a host, and the rest for the path.
+            await send_error(send, 404, "not_found", "There is nothing here by this path.")
         else:
             await routed(scope, receive, send)
 

@@ -9,15 +9,17 @@ from collections.abc import Sequence
 
 from muster.chief.actor import Deliver, Retry
 from muster.drafts.actor import Waiters
+from muster.node.live import Live
 from muster.node.owners import Owners
-from muster.outcomes import Hint, HintKind
+from muster.outcomes import SHOWN, Hint, HintKind
 
 
 class Fanout:
-    """Spreads hints; until `attach` gives it the owners it reaches the waiters alone."""
+    """Spreads hints; until `attach` gives it the owners it reaches waiters and pages alone."""
 
-    def __init__(self, waiters: Waiters) -> None:
+    def __init__(self, waiters: Waiters, live: Live) -> None:
         self._waiters = waiters
+        self._live = live
         self._owners: Owners | None = None
 
     def attach(self, owners: Owners) -> None:
@@ -33,10 +35,17 @@ class Fanout:
         """Hints may have been lost: who waits looks again, who is connected proves again."""
         self._waiters.wake_all()
         self._waiters.doubt_all()
+        self._live.resync()
         if self._owners is not None:
             self._owners.doubt_all()
 
     def _spread(self, hint: Hint) -> None:
+        if hint.kind in SHOWN:
+            noun = hint.kind.value.removesuffix(".changed")
+            self._live.tell(hint.owner_id, noun, {"id": hint.id})
+            if hint.kind is HintKind.SESSION_CHANGED:
+                self._live.end_sessions(hint.owner_id, hint.id)
+            return
         match hint.kind:
             case HintKind.MESSAGE_QUEUED:
                 self._tell_chief(hint.owner_id, Deliver(message_id=hint.id))
@@ -50,6 +59,7 @@ class Fanout:
                 self._doubt_agents(hint.owner_id, hint.id)
             case HintKind.USER_CHANGED:
                 self._waiters.doubt(owner_id=hint.owner_id)
+                self._live.end_sessions(hint.owner_id)
                 self._doubt_agents(hint.owner_id, None)
 
     def _tell_chief(self, owner_id: int, message: Deliver | Retry) -> None:

@@ -19,6 +19,7 @@ from muster.drafts.actor import Waiters, claim
 from muster.drafts.operations import Claimed
 from muster.errors import Unavailable
 from muster.node.fanout import Fanout
+from muster.node.live import Live
 from muster.node.nodes import Heartbeat, Outbox, Outgoing, Outgoings
 from muster.node.owners import Owners
 from muster.node.sweeps import Seen
@@ -49,6 +50,7 @@ class Node:
     seen: Seen = attrs.field(factory=Seen)
     draining: bool = False
     schema_version: int = attrs.field(factory=newest_version)
+    live: Live = attrs.field(init=False)
     fanout: Fanout = attrs.field(init=False)
     heartbeat: Heartbeat = attrs.field(init=False)
     outgoings: Outgoings = attrs.field(factory=Outgoings)
@@ -56,7 +58,8 @@ class Node:
     tree: Tree = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.fanout = Fanout(self.waiters)
+        self.live = Live(self.node_id)
+        self.fanout = Fanout(self.waiters, self.live)
         self.heartbeat = Heartbeat(node_id=self.node_id, db=self.db)
 
     def publish(self, hints: Sequence[Hint]) -> None:
@@ -111,6 +114,7 @@ class Node:
         """
         self.draining = True
         self.waiters.drain()
+        self.live.end()
         try:
             with trio.move_on_after(self.config.drain_seconds):
                 await self.gateways.until_idle()

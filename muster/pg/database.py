@@ -23,7 +23,7 @@ from typing import Any, LiteralString, TypeVar, cast, overload
 import attrs
 import trio
 
-from muster.outcomes import Changed, Fact, Hint
+from muster.outcomes import Changed, Fact, Hint, hint_of
 from muster.pg import audit
 from muster.pg.pipeline import Answer, Step
 from muster.pg.pool import Pool
@@ -115,10 +115,14 @@ class Transaction:
         return changed.row
 
     async def record(self, *facts: Fact) -> None:
-        """Write audit rows, with whatever is sent next; it is our bug to ask it of System."""
-        assert not facts or self.owner_id
+        """Write audit rows, with whatever is sent next; it is our bug to ask it of System.
+
+        Whoever shows what a fact is about gets a hint of it.
+        """
         for fact in facts:
             await self._later(audit.RECORD.text, audit.values(self.principal, fact))
+            if (hint := hint_of(fact, owner_id=self.owner_id)) is not None:
+                self.hint(hint)
 
     def hint(self, *hints: Hint) -> None:
         """Send hints once this transaction is committed; a rollback drops them."""

@@ -19,8 +19,12 @@ OWNED = (
     "messages",
     "drafts",
     "audit",
+    "passkeys",
+    "browser_sessions",
+    "setup_links",
+    "personal_tokens",
 )
-NOBODYS = ("reports", "nodes", "migrations")
+NOBODYS = ("reports", "nodes", "migrations", "sign_in_attempts")
 # What System is there for, and nothing beside it.
 HIDDEN_FROM_SYSTEM = (
     ("users", "password_hash"),
@@ -39,6 +43,11 @@ HIDDEN_FROM_SYSTEM = (
     ("conversations", "id"),
     ("audit", "id"),
     ("reports", "id"),
+    ("passkeys", "public_key"),
+    ("passkeys", "name"),
+    ("browser_sessions", "user_agent"),
+    ("browser_sessions", "address"),
+    ("sign_in_attempts", "id"),
 )
 
 TABLES = Query(

@@ -16,7 +16,7 @@ import attrs
 import pytest
 import trio
 
-from muster.outcomes import Hint
+from muster.outcomes import SHOWN, Hint
 from muster.pg.boot import load_password
 from muster.pg.database import Database
 from muster.pg.driver import Connection, with_database
@@ -54,16 +54,21 @@ class Cluster:
 
 
 class SpiedDatabase(Database):
-    """A database that keeps what it published; shift its time by `clock_offset`."""
+    """A database that keeps what it published; shift its time by `clock_offset`.
+
+    `touched` holds the hints that something shown has changed, `published` all others.
+    """
 
     def __init__(self, pool: Pool, clock_offset: timedelta = timedelta(0)) -> None:
         self.pool = pool
         self.published: list[Hint] = []
+        self.touched: list[Hint] = []
         super().__init__(pool, publish=self._keep, clock_offset=clock_offset)
 
     def _keep(self, hints: object) -> None:
         assert isinstance(hints, list | tuple)
-        self.published.extend(hints)
+        for hint in hints:
+            (self.touched if hint.kind in SHOWN else self.published).append(hint)
 
 
 async def add_owner(db: Database, name: str | None = None) -> Owner:

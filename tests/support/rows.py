@@ -52,6 +52,34 @@ DRAFT = Query(
     returning id
     """
 )
+SIGN_IN = (
+    Query(
+        """
+        insert into passkeys (owner_id, name, credential_id, public_key, sign_count, created_at)
+        values (%(owner_id)s, 'laptop', %(sha256)s, 'key', 0, %(now)s)
+        """
+    ),
+    Query(
+        """
+        insert into browser_sessions (owner_id, sha256, created_at, signed_in_at, expires_at,
+                                      last_seen_at, method, user_agent, address)
+        values (%(owner_id)s, %(sha256)s, %(now)s, %(now)s, %(now)s + interval '1 day', %(now)s,
+                'password', '', '')
+        """
+    ),
+    Query(
+        """
+        insert into setup_links (owner_id, sha256, created_at, expires_at)
+        values (%(owner_id)s, %(sha256)s, %(now)s, %(now)s + interval '15 minutes')
+        """
+    ),
+    Query(
+        """
+        insert into personal_tokens (owner_id, name, scope, created_at)
+        values (%(owner_id)s, 'laptop', 'write', %(now)s)
+        """
+    ),
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -77,6 +105,8 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         conversation = await tx.scalar(CONVERSATION, agent=agent, plugin=plugin)
         message = await tx.scalar(MESSAGE, plugin=plugin, external="1", no_reply=False)
         draft = await tx.scalar(DRAFT, message=message, plugin=plugin, agent=agent)
+        for insert in SIGN_IN:
+            await tx.execute(insert, sha256=sha256)
         await tx.record(Fact(action="plugin.draft.filed", subject=f"draft:{draft}"))
     return Rows(
         plugin_id=plugin,

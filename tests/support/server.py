@@ -91,6 +91,7 @@ async def running_server(db: SpiedDatabase, app_url: str, **settings: str) -> As
             grace_seconds=0.5,
         )
         port = await doors.start(start)
+        node.config = node.config.listening_on(port)
         yield Server(node=node, port=port, crashes=crashes)
         await node.drain()
         shutdown.set()

@@ -1,4 +1,4 @@
-"""The verbs of accounts, with their SQL.
+"""The verbs of accounts, with their SQL; those of browser sessions stand beside it.
 
 An account is written by its own owner, as everything is. So a new one takes two steps:
 muster_system draws the id, and the insert runs as the owner of that id. An id that is drawn and

@@ -1,0 +1,1 @@
+"""The pages: what a person signs in to, reads and decides on."""

@@ -1,0 +1,177 @@
+"""How a page is reached: who visits, from where, and what a refusal looks like.
+
+A view is a coroutine that takes a Visit (or, before sign-in, a Guest) and the path's parameters,
+runs one operation and returns `show(…)` or `go_to(…)`. What it refuses (MusterError) becomes a page
+with the status of its class, so no view needs a `try`.
+
+A GET changes nothing. A POST is taken only from our own pages: browsers say so with
+`Sec-Fetch-Site: same-origin`, older ones with an `Origin` that is the public URL's. That, with the
+cookie's SameSite, is what keeps other sites out; there is no token in the forms to lose.
+
+A page that is asked for by another host than MUSTER_PUBLIC_URL's is redirected there: a passkey
+belongs to one name, and so does the cookie. Only the host of the request is compared.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NoReturn
+from urllib.parse import quote, urlsplit
+
+import attrs
+from quart import Blueprint, Response, current_app, redirect, render_template, request
+from quart.typing import ResponseReturnValue
+
+from muster.accounts.operations.sessions import Visitor, knock_session
+from muster.errors import MusterError, Refused
+from muster.node.node import Node
+from muster.principals import Owner, System
+from web.errors import sentence_of, status_of
+
+COOKIE: Final = "muster_session"
+_NODE: Final = "MUSTER_NODE"
+
+
+class ForeignForm(Refused):
+    """A form that another site sent, or that does not say where it comes from."""
+
+    default_code = "foreign_form"
+
+
+@attrs.frozen(kw_only=True)
+class Guest:
+    """Whoever asks for a page; `args` is the query, `form` the fields of a POST, one value each."""
+
+    node: Node
+    path: str
+    args: Mapping[str, str]
+    form: Mapping[str, str]
+    address: str
+    user_agent: str
+    is_fragment: bool  # htmx asks for a part of a page
+    visitor: Visitor | None
+
+
+@attrs.frozen(kw_only=True)
+class Visit(Guest):
+    """Somebody who is signed in. `owner` is who they act as, by the browser."""
+
+    visitor: Visitor
+    owner: Owner
+
+
+_View = Callable[..., Awaitable[ResponseReturnValue]]
+Register = Callable[[_View], _View]
+
+
+def attach(app: Any, node: Node) -> None:
+    """Give the pages their node."""
+    app.config[_NODE] = node
+
+
+def signed_in(pages: Blueprint, method: str, path: str) -> Register:
+    """Register a view for somebody who is signed in; others are led to the sign-in page."""
+    return _registered(pages, method, path, needs_visitor=True)
+
+
+def for_guests(pages: Blueprint, method: str, path: str) -> Register:
+    """Register a view for anybody; it is told who visits, if somebody is signed in."""
+    return _registered(pages, method, path, needs_visitor=False)
+
+
+async def show(template: str, status: int = 200, /, **context: Any) -> Response:
+    """A page, or the part of one."""
+    return Response(await render_template(template, **context), status=status)
+
+
+def go_to(path: str) -> ResponseReturnValue:
+    """After a POST: look at `path`, by GET."""
+    return redirect(path, 303)
+
+
+def _registered(pages: Blueprint, method: str, path: str, *, needs_visitor: bool) -> Register:
+    def register(view: _View) -> _View:
+        async def viewing(**params: Any) -> ResponseReturnValue:
+            node: Node = current_app.config[_NODE]
+            if (elsewhere := _public_address(node)) is not None:
+                return redirect(elsewhere, 307 if request.method == "GET" else 303)
+            try:
+                if request.method == "POST":
+                    _refuse_foreign(node)
+                guest = await _guest(node)
+                if not needs_visitor:
+                    return await view(guest, **params)
+                if guest.visitor is None:
+                    return _to_sign_in()
+                return await view(_visit(guest), **params)
+            except MusterError as refusal:
+                return await show_refusal(refusal)
+
+        pages.add_url_rule(
+            path, endpoint=f"{method} {path}".replace(".", "_"), view_func=viewing, methods=[method]
+        )
+        return view
+
+    return register
+
+
+async def show_refusal(refusal: MusterError) -> Response:
+    """A refusal as a page, with the status of its class."""
+    return await show(
+        "refusal.html", status_of(refusal), sentence=sentence_of(refusal), code=refusal.code
+    )
+
+
+async def _guest(node: Node) -> Guest:
+    cookie = request.cookies.get(COOKIE)
+    visitor = None
+    if cookie:
+        async with node.db.transaction(System(), look=True) as tx:
+            visitor = await knock_session(tx, cookie)
+    form = (await request.form).to_dict() if request.method == "POST" else {}
+    return Guest(
+        node=node,
+        path=request.path,
+        args=request.args.to_dict(),
+        form=form,
+        address=request.remote_addr or "",
+        user_agent=request.headers.get("user-agent", ""),
+        is_fragment=request.headers.get("hx-request") == "true",
+        visitor=visitor,
+    )
+
+
+def _visit(guest: Guest) -> Visit:
+    assert guest.visitor is not None
+    return Visit(
+        **attrs.asdict(guest, recurse=False),
+        owner=Owner(owner_id=guest.visitor.owner_id, via="browser"),
+    )
+
+
+def _to_sign_in() -> ResponseReturnValue:
+    """Lead to the sign-in page, and back to where a GET came from."""
+    wanted = request.full_path.rstrip("?") if request.method == "GET" else "/"
+    return redirect(f"/sign-in?next={quote(wanted, safe='/')}", 303)
+
+
+def _public_address(node: Node) -> str | None:
+    """Where this page is by its public name, if it was asked for by another one."""
+    public = urlsplit(node.config.public_url)
+    if request.host.lower() == public.netloc.lower():
+        return None
+    path = request.full_path.rstrip("?") if request.method == "GET" else request.path
+    return f"{node.config.public_url}{path}"
+
+
+def _refuse_foreign(node: Node) -> None:
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site is not None and site != "same-origin":
+        _foreign()
+    if origin is not None and origin.lower() != node.config.public_url.lower():
+        _foreign()
+    if site is None and origin is None:
+        _foreign()
+
+
+def _foreign() -> NoReturn:
+    raise ForeignForm("This form did not come from a page of this muster; nothing was done.")
