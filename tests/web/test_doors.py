@@ -154,7 +154,7 @@ async def test_wrong_methods_and_paths_answer_json(desk: OpenDesk) -> None:
     """404 and 405 are JSON as well; 405 says what is allowed."""
     async with desk() as at, at.server.client() as client:
         for path in ("/nothing", "/plugin/v1/nothing", "/plugin/v1/messages/", "//healthz", "/%00"):
-            answer = await client.get(path)
+            answer = await client.get(f"{at.server.url}{path}")
             assert answer.status_code in (400, 404), path
             error_of(answer)
         answer = await client.get("/plugin/v1/messages")
