@@ -85,9 +85,6 @@ def _dispatch(node: Node, door: AgentDoor) -> ASGIApp:
             await door.serve(scope, receive, send)
         elif path == "/live":
             await live(node, scope, receive, send)
-        elif path.startswith("//"):
-            # Quart would take what follows for a host, and the rest for the path.
-            await send_error(send, 404, "not_found", "There is nothing here by this path.")
         else:
             await routed(scope, receive, send)
 
