@@ -16,6 +16,15 @@ PLUGIN = "insert into plugins (owner_id, name, label, scope, created_at) values"
 TOKEN = "insert into credentials (owner_id, kind, holder_id, sha256, created_at) values"
 USER = "insert into users (name, email, password_hash, created_at) values"
 FACT = "insert into audit (owner_id, at, actor, via, action, subject, data) values"
+KEY = (
+    "insert into passkeys (owner_id, name, credential_id, public_key, sign_count, created_at) values"
+)
+LINK = "insert into setup_links (owner_id, sha256, created_at, expires_at) values"
+CHALLENGE = (
+    "insert into passkey_challenges (owner_id, sha256, address, created_at, expires_at) values"
+)
+ATTEMPT = "insert into sign_in_attempts (at, account, address, failed) values"
+PERSONAL = "insert into personal_tokens (owner_id, name, scope, created_at, expires_at) values"
 TALK = "insert into conversations (owner_id, agent_id, plugin_id, title, created_at) values"
 
 
@@ -51,6 +60,24 @@ def reply(**columns: str) -> str:
         "expires_at": "%(now)s",
     } | columns
     return f"insert into drafts ({', '.join(values)}) values ({', '.join(values.values())})"
+
+
+def session(**columns: str) -> str:
+    """The insert of a browser session, but for the columns that are given as SQL."""
+    values = {
+        "owner_id": "%(owner)s",
+        "sha256": "sha256('new')",
+        "created_at": "%(now)s",
+        "signed_in_at": "%(now)s",
+        "expires_at": "%(now)s",
+        "last_seen_at": "%(now)s",
+        "method": "'passkey'",
+        "user_agent": "''",
+        "address": "''",
+    } | columns
+    return (
+        f"insert into browser_sessions ({', '.join(values)}) values ({', '.join(values.values())})"
+    )
 
 
 HAND_OVER = (
@@ -163,6 +190,41 @@ CASES: list[tuple[str, list[str]]] = [
             ([f"update drafts set state = 'rejected' {THIS}"], "pending"),
         )
     ],
+    ("users_time_zone_check", ["update users set time_zone = '' where id = %(owner)s"]),
+    ("users_passkey_handle_key", [
+        "update users set passkey_handle = 'same' where id = %(owner)s",
+        f"{USER} ('twin', 'a', 'x', %(now)s)",
+        "update users set passkey_handle = 'same' where name = 'twin'"]),
+    ("passkeys_name_check", [f"{KEY} (%(owner)s, '', 'id', 'key', 0, %(now)s)"]),
+    ("passkeys_credential_id_check", [f"{KEY} (%(owner)s, 'n', '', 'key', 0, %(now)s)"]),
+    ("passkeys_credential_id_key", [f"{KEY} (%(owner)s, 'n', %(sha256)s, 'key', 0, %(now)s)"]),
+    ("passkeys_sign_count_check", [f"{KEY} (%(owner)s, 'n', 'id', 'key', -1, %(now)s)"]),
+    ("passkeys_owner_id_fkey", [f"{KEY} (-1, 'n', 'id', 'key', 0, %(now)s)"]),
+    ("browser_sessions_sha256_key", [session(sha256="%(sha256)s")]),
+    ("browser_sessions_sha256_check", [session(sha256="'short'")]),
+    ("browser_sessions_method_check", [session(method="'guess'")]),
+    ("browser_sessions_agent_check", [session(user_agent="repeat('é', 301)")]),
+    ("browser_sessions_address_check", [session(address="repeat('1', 65)")]),
+    ("browser_sessions_owner_id_fkey", [session(owner_id="-1")]),
+    ("setup_links_sha256_key", [f"{LINK} (null, %(sha256)s, %(now)s, %(now)s)"]),
+    ("setup_links_sha256_check", [f"{LINK} (null, 'short', %(now)s, %(now)s)"]),
+    ("setup_links_owner_id_fkey", [f"{LINK} (-1, sha256('new'), %(now)s, %(now)s)"]),
+    ("passkey_challenges_sha256_key", [f"{CHALLENGE} (null, %(sha256)s, '', %(now)s, %(now)s)"]),
+    ("passkey_challenges_sha256_check", [f"{CHALLENGE} (null, 'short', '', %(now)s, %(now)s)"]),
+    ("passkey_challenges_address_check", [
+        f"{CHALLENGE} (null, sha256('new'), repeat('1', 65), %(now)s, %(now)s)"]),
+    ("passkey_challenges_owner_id_fkey", [
+        f"{CHALLENGE} (-1, sha256('new'), '', %(now)s, %(now)s)"]),
+    ("sign_in_attempts_account_check", [f"{ATTEMPT} (%(now)s, 'short', '', true)"]),
+    ("sign_in_attempts_address_check", [
+        f"{ATTEMPT} (%(now)s, sha256('a'), repeat('1', 65), true)"]),
+    ("personal_tokens_name_check", [f"{PERSONAL} (%(owner)s, 'A b', 'read', %(now)s, null)"]),
+    ("personal_tokens_scope_check", [f"{PERSONAL} (%(owner)s, 'n', 'all', %(now)s, null)"]),
+    ("personal_tokens_expiry_check", [
+        f"{PERSONAL} (%(owner)s, 'n', 'read', %(now)s, %(now)s)"]),
+    ("personal_tokens_live_name_key", [
+        f"{PERSONAL} (%(owner)s, 'laptop', 'read', %(now)s, null)"]),
+    ("personal_tokens_owner_id_fkey", [f"{PERSONAL} (-1, 'n', 'read', %(now)s, null)"]),
     ("append-only", ["update audit set actor = 'x'"]),
     ("append-only", ["delete from audit"]),
     ("append-only", ["truncate audit"]),
@@ -172,9 +234,11 @@ CASES: list[tuple[str, list[str]]] = [
 UNTRIED = {
     *(f"{name}_pkey" for name in (
         "migrations", "users", "plugins", "agents", "credentials", "conversations", "messages",
-        "drafts", "audit", "reports", "nodes")),
+        "drafts", "audit", "reports", "nodes", "passkeys", "browser_sessions", "setup_links",
+        "passkey_challenges", "sign_in_attempts", "personal_tokens")),
     *(f"{name}_owner_id_id_key" for name in (
-        "plugins", "agents", "conversations", "messages", "drafts")),
+        "plugins", "agents", "conversations", "messages", "drafts", "passkeys",
+        "browser_sessions", "personal_tokens")),
     # Another trigger of the same table speaks first, in every case that one can write.
     "drafts_owner_id_message_id_fkey",
     "drafts_owner_id_plugin_id_fkey",

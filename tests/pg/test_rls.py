@@ -22,6 +22,7 @@ OWNED = (
     "passkeys",
     "browser_sessions",
     "setup_links",
+    "passkey_challenges",
     "personal_tokens",
 )
 NOBODYS = ("reports", "nodes", "migrations", "sign_in_attempts")
@@ -45,6 +46,8 @@ HIDDEN_FROM_SYSTEM = (
     ("reports", "id"),
     ("passkeys", "public_key"),
     ("passkeys", "name"),
+    ("passkey_challenges", "address"),
+    ("users", "passkey_handle"),
     ("browser_sessions", "user_agent"),
     ("browser_sessions", "address"),
     ("sign_in_attempts", "id"),

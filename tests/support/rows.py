@@ -75,6 +75,12 @@ SIGN_IN = (
     ),
     Query(
         """
+        insert into passkey_challenges (owner_id, sha256, address, created_at, expires_at)
+        values (%(owner_id)s, %(sha256)s, '', %(now)s, %(now)s + interval '5 minutes')
+        """
+    ),
+    Query(
+        """
         insert into personal_tokens (owner_id, name, scope, created_at)
         values (%(owner_id)s, 'laptop', 'write', %(now)s)
         """
