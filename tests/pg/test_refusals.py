@@ -17,7 +17,8 @@ TOKEN = "insert into credentials (owner_id, kind, holder_id, sha256, created_at)
 USER = "insert into users (name, email, password_hash, created_at) values"
 FACT = "insert into audit (owner_id, at, actor, via, action, subject, data) values"
 KEY = (
-    "insert into passkeys (owner_id, name, credential_id, public_key, sign_count, created_at) values"
+    "insert into passkeys (owner_id, name, credential_id, public_key, sign_count, created_at)"
+    " values"
 )
 LINK = "insert into setup_links (owner_id, sha256, created_at, expires_at) values"
 CHALLENGE = (
