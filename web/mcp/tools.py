@@ -58,8 +58,12 @@ async def call_tool(
 ) -> Members:
     """The result of `tools/call`. Raises ToolsBroke."""
     with _contained(node, "tools/call"):
+        wanted = _Wanted(node, agent, name, arguments)
+        known = chief_tools.find_tool(name)
         try:
-            result = await node.db.run(agent, _run, _Wanted(node, agent, name, arguments))
+            if known is not None and known.reserve is not None:
+                await node.db.run(agent, _reserve, wanted)
+            result = await node.db.run(agent, _run, wanted)
         except _NoTool:
             sentence = f"You have no tool named {name[:100]!r}."
             return _failed({"error": sentence, "refused": "no_tool"})
@@ -72,8 +76,20 @@ async def _offered(node: Node, tx: Transaction, agent: Agent) -> tuple[chief_too
     return await chief_tools.offered(tx, agent) if node.config.plugins else ()
 
 
+async def _reserve(tx: Transaction, wanted: _Wanted) -> None:
+    """Take what the tool needs of a budget; committed before it runs, and kept if it fails."""
+    tool, call = await _chosen(tx, wanted)
+    if tool.reserve is not None:
+        await tool.reserve(tx, call)
+
+
 async def _run(tx: Transaction, wanted: _Wanted) -> Mapping[str, object]:
     """Look whether the tool is offered and run it, in the one transaction of both."""
+    tool, call = await _chosen(tx, wanted)
+    return await tool.run(tx, call)
+
+
+async def _chosen(tx: Transaction, wanted: _Wanted) -> tuple[chief_tools.Tool, chief_tools.Call]:
     offered = await _offered(wanted.node, tx, wanted.agent)
     tool = next((tool for tool in offered if tool.name == wanted.name), None)
     if tool is None:
@@ -83,7 +99,7 @@ async def _run(tx: Transaction, wanted: _Wanted) -> Mapping[str, object]:
     except msgspec.ValidationError as problem:
         raise explain(str(problem)) from None
     deny_words = wanted.node.config.deny_words
-    return await tool.run(tx, chief_tools.Call(arguments=decoded, deny_words=deny_words))
+    return tool, chief_tools.Call(arguments=decoded, deny_words=deny_words)
 
 
 @contextmanager
