@@ -15,14 +15,25 @@ from urllib.parse import urlsplit
 import attrs
 import unicodedata2
 
-from muster.errors import MusterError
+from muster.errors import Invalid, MusterError
+from muster.ids import kind_of
+from muster.names import check_name
+from muster.settings import FILE_SUFFIX, KNOWN_NAMES, SETTINGS_BY_NAME
 
 PREFIX = "MUSTER_"
-FILE_SUFFIX = "_FILE"
 SECRET_FILE_BYTES_MAX = 64 * 1024
 TURN_DEADLINE_SECONDS_MAX = 24 * 60 * 60
 DRAIN_SECONDS_MAX = 60 * 60
+STEPUP_WINDOW_SECONDS_MAX = 30 * 24 * 60 * 60
+HOOK_TOKEN_CHARACTERS_MIN = 32
 DENY_WORDS_MAX = 1000
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+_DURATION = re.compile(r"([0-9]+)([smhd])")
+_DURATION_DIGITS_MAX = 9
+_SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_KEYWORDS = re.compile(r"[a-z_]+ *=")
+_BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
 
 Value = TypeVar("Value")
 
@@ -36,119 +47,6 @@ class ConfigError(MusterError):
         assert faults
         super().__init__(" ".join(faults), facts={"faults": list(faults)})
         self.faults = faults
-
-
-@attrs.frozen(kw_only=True)
-class Setting:
-    """A name that muster knows: what it means, for `muster config show`.
-
-    `secret` ones are never printed and may come from a file named by `<name>_FILE`; `client` ones
-    are read by the programs on the other side of the wire and left alone by the server.
-    """
-
-    name: str
-    default: str
-    meaning: str
-    secret: bool = False
-    client: bool = False
-
-
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        name="MUSTER_BIND",
-        default="127.0.0.1:8420",
-        meaning="the address and port that the server listens on",
-    ),
-    Setting(
-        name="MUSTER_PUBLIC_URL",
-        default="http://localhost:<port>",
-        meaning="the address by which people and plugins reach the server",
-    ),
-    Setting(
-        name="MUSTER_DATA_DIR",
-        default="~/.local/share/muster",
-        meaning="the folder that holds what muster keeps, the embedded database above all",
-    ),
-    Setting(
-        name="MUSTER_DATABASE_URL",
-        default="the embedded database",
-        meaning="a PostgreSQL 15 or newer; an owner or a superuser, for migrations",
-        secret=True,
-    ),
-    Setting(
-        name="MUSTER_DATABASE_APP_URL",
-        default="muster_app, with a generated password",
-        meaning="the login of the running server, when it may not be made by muster",
-        secret=True,
-    ),
-    Setting(name="MUSTER_PLUGINS", default="0", meaning="1 opens the doors for plugins"),
-    Setting(name="MUSTER_LOG", default="info", meaning="debug, info, warning or error"),
-    Setting(
-        name="MUSTER_FLOW_AGENT_DENY_WORDS",
-        default="none",
-        meaning="words that no reply may contain, separated by commas",
-    ),
-    Setting(
-        name="MUSTER_TURN_DEADLINE",
-        default="15m",
-        meaning="how long the chief may take for one message",
-    ),
-    Setting(
-        name="MUSTER_DRAIN",
-        default="20s",
-        meaning="how long a stopping server waits for turns that are running",
-    ),
-    Setting(
-        name="MUSTER_CLI_DECISIONS",
-        default="1",
-        meaning="0 forbids approving and rejecting drafts by command line",
-    ),
-    Setting(
-        name="MUSTER_URL",
-        default="http://localhost:8420",
-        meaning="the server, for plugins and agents",
-        client=True,
-    ),
-    Setting(
-        name="MUSTER_PLUGIN_TOKEN",
-        default="none",
-        meaning="the token of a plugin, for that plugin",
-        secret=True,
-        client=True,
-    ),
-    Setting(
-        name="MUSTER_MAIL_IMAP_PASSWORD",
-        default="none",
-        meaning="the password of the account that muster mail reads",
-        secret=True,
-        client=True,
-    ),
-    Setting(
-        name="MUSTER_MAIL_SMTP_PASSWORD",
-        default="none",
-        meaning="the password of the account that muster mail sends through",
-        secret=True,
-        client=True,
-    ),
-    Setting(
-        name="MUSTER_AGENT_TOKEN",
-        default="none",
-        meaning="the token of an agent, for its runner",
-        secret=True,
-        client=True,
-    ),
-)
-_BY_NAME = {setting.name: setting for setting in SETTINGS}
-_KNOWN_NAMES = frozenset(_BY_NAME) | {
-    setting.name + FILE_SUFFIX for setting in SETTINGS if setting.secret
-}
-
-LOG_LEVELS = ("debug", "info", "warning", "error")
-_DURATION = re.compile(r"([0-9]+)([smhd])")
-_DURATION_DIGITS_MAX = 9
-_SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_KEYWORDS = re.compile(r"[a-z_]+ *=")
-_BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
 
 
 @attrs.frozen(kw_only=True)
@@ -166,6 +64,9 @@ class Config:
     deny_words: frozenset[str]
     turn_deadline_seconds: int
     drain_seconds: int
+    stepup_window_seconds: int
+    hook_token: str | None = attrs.field(repr=False)
+    hook_owner: str | None
     cli_decisions: bool
 
     @classmethod
@@ -197,8 +98,16 @@ class Config:
                 lambda text: duration_seconds(text, least=0, most=DRAIN_SECONDS_MAX),
                 20,
             ),
+            stepup_window_seconds=reader.take(
+                "MUSTER_STEPUP_WINDOW",
+                lambda text: duration_seconds(text, least=60, most=STEPUP_WINDOW_SECONDS_MAX),
+                12 * 60 * 60,
+            ),
+            hook_token=reader.take("MUSTER_HOOK_TOKEN", _hook_token, None),
+            hook_owner=reader.take("MUSTER_HOOK_OWNER", _account, None),
             cli_decisions=reader.take("MUSTER_CLI_DECISIONS", _switch, default=True),
         )
+        reader.need_both("MUSTER_HOOK_TOKEN", "MUSTER_HOOK_OWNER")
         if config.database_app_url and not config.database_url:
             reader.faults.append("MUSTER_DATABASE_APP_URL needs MUSTER_DATABASE_URL beside it.")
         if reader.faults:
@@ -256,9 +165,9 @@ class _Reader:
 
     def refuse_unknown_names(self) -> None:
         for name in sorted(self._environ):
-            if not name.startswith(PREFIX) or name in _KNOWN_NAMES:
+            if not name.startswith(PREFIX) or name in KNOWN_NAMES:
                 continue
-            near = difflib.get_close_matches(name, sorted(_KNOWN_NAMES), n=1, cutoff=0)
+            near = difflib.get_close_matches(name, sorted(KNOWN_NAMES), n=1, cutoff=0)
             self.faults.append(f"{name} is no setting of muster; the nearest is {near[0]}.")
 
     def take(self, name: str, parse: Callable[[str], Value], default: Value) -> Value:
@@ -272,9 +181,18 @@ class _Reader:
             self.faults.append(f"{name} {error}.")
             return default
 
+    def need_both(self, one: str, other: str) -> None:
+        """Each of two settings that mean nothing without the other needs it."""
+        for name, missing in ((one, other), (other, one)):
+            if self._is_set(name) and not self._is_set(missing):
+                self.faults.append(f"{name} needs {missing} beside it.")
+
+    def _is_set(self, name: str) -> bool:
+        return bool(self._environ.get(name) or self._environ.get(name + FILE_SUFFIX))
+
     def _text(self, name: str) -> str:
         direct = self._environ.get(name, "")
-        file = self._environ.get(name + FILE_SUFFIX, "") if _BY_NAME[name].secret else ""
+        file = self._environ.get(name + FILE_SUFFIX, "") if SETTINGS_BY_NAME[name].secret else ""
         if direct and file:
             self.faults.append(f"{name} and {name}{FILE_SUFFIX} are both set; keep one.")
         if direct or not file:
@@ -341,6 +259,25 @@ def _database_url(text: str) -> str:
         well_formed = False
     if not well_formed or parts.scheme not in ("postgresql", "postgres"):
         raise ValueError("must be a URL that begins with postgresql://")
+    return text
+
+
+def _hook_token(text: str) -> str:
+    # The value is a secret: it appears in no fault.
+    if kind_of(text) is not None:
+        raise ValueError("begins like a token that muster makes; make one of your own")
+    if len(text) < HOOK_TOKEN_CHARACTERS_MIN:
+        raise ValueError(f"must have {HOOK_TOKEN_CHARACTERS_MIN} characters or more")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be printable ASCII without spaces, as it stands in a header")
+    return text
+
+
+def _account(text: str) -> str:
+    try:
+        check_name(text, field="name")
+    except Invalid as error:
+        raise ValueError("must be the name of an account") from error
     return text
 
 

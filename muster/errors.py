@@ -51,6 +51,12 @@ class Refused(MusterError):
     default_code = "refused"
 
 
+class Forbidden(Refused):
+    """The caller is known, and what it may do does not go that far."""
+
+    default_code = "forbidden"
+
+
 class Conflict(Refused):
     """Something that may exist once exists already."""
 

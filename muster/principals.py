@@ -13,7 +13,7 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Owner:
-    """The person, through a door of theirs: `via` is `cli` (later `browser`, `mcp from …`)."""
+    """The person, through a door of theirs: `via` is `cli`, `browser`, `token NAME` or `hook`."""
 
     owner_id: int
     via: str

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.config import SETTINGS, Config, ConfigError, duration, duration_seconds
+from muster.config import Config, ConfigError, duration, duration_seconds
+from muster.settings import SETTINGS
 
 
 def faults_of(environ: dict[str, str]) -> tuple[str, ...]:
@@ -29,6 +30,8 @@ def test_defaults() -> None:
     assert config.deny_words == frozenset()
     assert config.turn_deadline_seconds == 900
     assert config.drain_seconds == 20
+    assert config.stepup_window_seconds == 12 * 60 * 60
+    assert (config.hook_token, config.hook_owner) == (None, None)
     assert config.cli_decisions
 
 
@@ -46,6 +49,9 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
             "MUSTER_FLOW_AGENT_DENY_WORDS": " Orion, straße,,\uff21bc ",
             "MUSTER_TURN_DEADLINE": "2h",
             "MUSTER_DRAIN": "0s",
+            "MUSTER_STEPUP_WINDOW": "15m",
+            "MUSTER_HOOK_TOKEN": "h" * 32,
+            "MUSTER_HOOK_OWNER": "ada",
             "MUSTER_CLI_DECISIONS": "0",
             "MUSTER_URL": "anything",
             "MUSTER_PLUGIN_TOKEN": "mpl_x",
@@ -62,6 +68,9 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     assert config.deny_words == {"orion", "strasse", "abc"}
     assert config.turn_deadline_seconds == 7200
     assert config.drain_seconds == 0
+    assert config.stepup_window_seconds == 15 * 60
+    assert (config.hook_token, config.hook_owner) == ("h" * 32, "ada")
+    assert "h" * 32 not in repr(config)
     assert not config.cli_decisions
 
 
@@ -125,6 +134,44 @@ def test_a_database_may_be_named_by_keywords() -> None:
     """PostgreSQL's other spelling of an address is taken as it is."""
     text = "host=/run/postgresql dbname=muster"
     assert Config.from_environ({"MUSTER_DATABASE_URL": text}).database_url == text
+
+
+@pytest.mark.parametrize(
+    ("environ", "fault"),
+    [
+        ({"MUSTER_HOOK_TOKEN": "x" * 32}, "MUSTER_HOOK_TOKEN needs MUSTER_HOOK_OWNER beside it."),
+        ({"MUSTER_HOOK_OWNER": "ada"}, "MUSTER_HOOK_OWNER needs MUSTER_HOOK_TOKEN beside it."),
+        (
+            {"MUSTER_HOOK_TOKEN": "x" * 31, "MUSTER_HOOK_OWNER": "ada"},
+            "MUSTER_HOOK_TOKEN must have 32 characters or more.",
+        ),
+        (
+            {"MUSTER_HOOK_TOKEN": "mst_" + "x" * 40, "MUSTER_HOOK_OWNER": "ada"},
+            "MUSTER_HOOK_TOKEN begins like a token that muster makes; make one of your own.",
+        ),
+        (
+            {"MUSTER_HOOK_TOKEN": "x" * 31 + " y", "MUSTER_HOOK_OWNER": "ada"},
+            "MUSTER_HOOK_TOKEN must be printable ASCII without spaces, as it stands in a header.",
+        ),
+        (
+            {"MUSTER_HOOK_TOKEN": "x" * 32, "MUSTER_HOOK_OWNER": "Ada Lovelace"},
+            "MUSTER_HOOK_OWNER must be the name of an account.",
+        ),
+    ],
+)
+def test_the_hook_token_has_an_owner_and_cannot_be_guessed(
+    environ: dict[str, str], fault: str
+) -> None:
+    """The shared hook token and its owner stand together; it is long, and looks like no other."""
+    assert faults_of(environ) == (fault,)
+
+
+def test_the_hook_token_comes_from_a_file(tmp_path: Path) -> None:
+    """The file that holds the hook token counts as the token."""
+    file = tmp_path / "hook"
+    file.write_text("f" * 40 + "\n")
+    environ = {"MUSTER_HOOK_TOKEN_FILE": str(file), "MUSTER_HOOK_OWNER": "ada"}
+    assert Config.from_environ(environ).hook_token == "f" * 40
 
 
 def test_the_app_url_needs_the_other() -> None:

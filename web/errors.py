@@ -10,6 +10,7 @@ from http import HTTPStatus
 import msgspec
 
 from muster.errors import (
+    Forbidden,
     Invalid,
     MusterError,
     NotFound,
@@ -29,6 +30,7 @@ _STATUSES: tuple[tuple[type[MusterError], HTTPStatus], ...] = (
     (Invalid, HTTPStatus.BAD_REQUEST),
     (Unauthorized, HTTPStatus.UNAUTHORIZED),
     (NotFound, HTTPStatus.NOT_FOUND),
+    (Forbidden, HTTPStatus.FORBIDDEN),
     (Refused, HTTPStatus.CONFLICT),
     (TooMany, HTTPStatus.TOO_MANY_REQUESTS),
     (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),

@@ -25,7 +25,8 @@ def config() -> None:
 @json_option
 def show(*, as_json: bool) -> None:
     """Show every setting with its value; a secret shows only that it is set."""
-    from muster.config import FILE_SUFFIX, SETTINGS, Config
+    from muster.config import Config
+    from muster.settings import FILE_SUFFIX, SETTINGS
 
     values = _values(Config.from_environ(os.environ))
     shown: list[dict[str, object]] = []
@@ -101,5 +102,7 @@ def _values(config: "Config") -> dict[str, str]:
         "MUSTER_FLOW_AGENT_DENY_WORDS": ",".join(sorted(config.deny_words)),
         "MUSTER_TURN_DEADLINE": f"{config.turn_deadline_seconds}s",
         "MUSTER_DRAIN": f"{config.drain_seconds}s",
+        "MUSTER_STEPUP_WINDOW": f"{config.stepup_window_seconds}s",
+        "MUSTER_HOOK_OWNER": config.hook_owner or "none",
         "MUSTER_CLI_DECISIONS": str(int(config.cli_decisions)),
     }

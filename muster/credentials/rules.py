@@ -5,9 +5,23 @@ account is not disabled. Those three are asked anew at each knock, by one query:
 credentials would need every revocation to reach it, and the query costs less than the doubt.
 """
 
+import enum
+from datetime import datetime, timedelta
+
 import attrs
 
+from muster.errors import Invalid
 from muster.ids import CredentialKind, NewToken
+from muster.names import check_name
+
+EXPIRY_SECONDS_MAX = 10 * 366 * 24 * 60 * 60
+
+
+class Scope(enum.Enum):
+    """What a person's own token may do: look, or change things too."""
+
+    READ = "read"
+    WRITE = "write"
 
 
 @attrs.frozen(kw_only=True)
@@ -42,6 +56,9 @@ class Known:
     kind: CredentialKind = attrs.field(converter=CredentialKind)
     holder_id: int
     holder_name: str
+    scope: Scope | None = attrs.field(  # of a personal token; the other kinds have none
+        default=None, converter=attrs.converters.optional(Scope)
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -57,3 +74,50 @@ class NoteSeen:
     """These credentials of one owner's were used just now."""
 
     credential_ids: frozenset[int]
+
+
+@attrs.frozen(kw_only=True)
+class AddPersonal:
+    """Make a token for the owner's own programs; audit action `token.added`."""
+
+    name: str
+    scope: Scope = Scope.WRITE
+    expires_seconds: int | None = None  # None: it lasts until it is revoked
+
+
+@attrs.frozen(kw_only=True)
+class ListPersonal:
+    """List the owner's own tokens, the newest first; the ended ones too if asked."""
+
+    ended_too: bool = False
+    limit: int = 500
+
+
+@attrs.frozen(kw_only=True)
+class RevokePersonal:
+    """End the live token of that name; audit action `token.revoked`."""
+
+    name: str
+
+
+@attrs.frozen(kw_only=True)
+class PersonalToken:
+    """A token of a person's own, without its secret."""
+
+    id: int
+    name: str
+    scope: Scope = attrs.field(converter=Scope)
+    created_at: datetime
+    expires_at: datetime | None
+    last_seen_at: datetime | None
+    revoked_at: datetime | None
+
+
+def expiry_of(command: AddPersonal, now: datetime) -> datetime | None:
+    """Until when the token is good; Invalid for a name or a time that breaks its rule."""
+    check_name(command.name, field="name")
+    if command.expires_seconds is None:
+        return None
+    if not 0 < command.expires_seconds <= EXPIRY_SECONDS_MAX:
+        raise Invalid("The token must last from a second to ten years.", field="expires")
+    return now + timedelta(seconds=command.expires_seconds)

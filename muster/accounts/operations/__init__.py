@@ -68,6 +68,16 @@ async def find_user(tx: Transaction, command: FindUser) -> UserRef | None:
     return await tx.find(FIND_USER, UserRef, name=command.name)
 
 
+FIND_LIVE_USER = Query("""
+    select id, name from users where name = %(name)s and disabled_at is null
+""")
+
+
+async def find_live_user(tx: Transaction, command: FindUser) -> UserRef | None:
+    """As System: the account of that name, unless it is disabled."""
+    return await tx.find(FIND_LIVE_USER, UserRef, name=command.name)
+
+
 LIST_USERS = Query("""
     select id, name, email, created_at, disabled_at from users order by name limit %(limit)s
 """)

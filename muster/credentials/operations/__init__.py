@@ -1,4 +1,7 @@
-"""The verbs of credentials, with their SQL. They leave no audit row: adding a holder does."""
+"""The verbs of credentials, with their SQL. They leave no audit row: adding a holder does.
+
+A person's own tokens have a holder in this room; their verbs stand in `personal`.
+"""
 
 from muster.credentials.rules import Issue, Issued, Knock, Known, NoteSeen, Revoke
 from muster.ids import new_token
@@ -28,22 +31,26 @@ async def issue(tx: Transaction, command: Issue) -> Issued:
 # One look through the unique index on sha256; the joins are by primary key.
 KNOCK = Query("""
     select c.id as credential_id, c.owner_id, c.kind, c.holder_id,
-           coalesce(p.name, a.name) as holder_name
+           coalesce(p.name, a.name, t.name) as holder_name, t.scope
     from credentials c
     join users u on u.id = c.owner_id and u.disabled_at is null
     left join plugins p on c.kind = 'mpl_' and p.id = c.holder_id and p.owner_id = c.owner_id
                        and p.revoked_at is null
     left join agents a on c.kind = 'mag_' and a.id = c.holder_id and a.owner_id = c.owner_id
                       and a.retired_at is null
-    where c.sha256 = %(sha256)s and c.revoked_at is null and coalesce(p.name, a.name) is not null
+    left join personal_tokens t on c.kind = 'mst_' and t.id = c.holder_id
+                               and t.owner_id = c.owner_id and t.revoked_at is null
+                               and (t.expires_at is null or t.expires_at > %(now)s)
+    where c.sha256 = %(sha256)s and c.revoked_at is null
+      and coalesce(p.name, a.name, t.name) is not null
 """)
 
 
 async def knock(tx: Transaction, command: Knock) -> Known | None:
     """As System: whose token this is.
 
-    None for one that is unknown or revoked, whose plugin is revoked or agent retired, or whose
-    account is disabled: a door says the same to all of them.
+    None for one that is unknown, revoked or expired, whose plugin is revoked or agent retired, or
+    whose account is disabled: a door says the same to all of them.
     """
     return await tx.find(KNOCK, Known, sha256=command.sha256)
 

@@ -1,0 +1,62 @@
+"""Step-up: what is risky needs somebody who proved who they are a short while ago in this browser.
+
+The window is MUSTER_STEPUP_WINDOW (plugins: "The card"). A page asks `is_fresh` to know what to
+offer; the server asks `require_fresh` in the transaction of what is to be done, whatever the page
+said. The session's row is locked for the look: a session that is being ended does nothing after.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from muster.accounts.operations.sessions import Visitor
+from muster.errors import Refused
+from muster.pg.database import Transaction
+from muster.pg.query import Query
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+class StepUpNeeded(Refused):
+    """The sign-in is too old for this; proving anew helps."""
+
+    default_code = "step_up_needed"
+
+
+def is_fresh(visitor: Visitor, now: datetime, window_seconds: int) -> bool:
+    """Whether the visitor proved who they are within the window."""
+    return _within(visitor.signed_in_at, now, window_seconds)
+
+
+def _within(signed_in_at: datetime, now: datetime, window_seconds: int) -> bool:
+    return now < signed_in_at + timedelta(seconds=window_seconds)
+
+
+# One row by its primary key.
+SIGNED_IN_AT = Query("""
+    select s.signed_in_at from browser_sessions s
+    join users u on u.id = s.owner_id and u.disabled_at is null
+    where s.owner_id = %(owner_id)s and s.id = %(session_id)s and s.revoked_at is null
+      and s.expires_at > %(now)s
+    for share of s
+""")
+
+
+async def require_fresh(tx: Transaction, *, session_id: int, window_seconds: int) -> None:
+    """Raise StepUpNeeded unless the owner's session lives and its sign-in is within the window."""
+    signed_in_at = await tx.scalar(SIGNED_IN_AT, session_id=session_id)
+    if signed_in_at is None or not _within(signed_in_at, tx.now, window_seconds):
+        raise StepUpNeeded("This needs a fresh sign-in: confirm that it is you.")
+
+
+def after_step_up(
+    operation: Callable[[Transaction, C], Awaitable[R]], *, session_id: int, window_seconds: int
+) -> Callable[[Transaction, C], Awaitable[R]]:
+    """The same operation, which first requires a fresh sign-in in its own transaction."""
+
+    async def guarded(tx: Transaction, command: C) -> R:
+        await require_fresh(tx, session_id=session_id, window_seconds=window_seconds)
+        return await operation(tx, command)
+
+    return guarded
