@@ -17,10 +17,11 @@ from typing import Any, Final, NoReturn
 from urllib.parse import quote, urlsplit
 
 import attrs
-from quart import Blueprint, Response, current_app, redirect, render_template, request
+from quart import Blueprint, Response, current_app, g, redirect, render_template, request
 from quart.typing import ResponseReturnValue
 
 from muster.accounts.operations.sessions import Visitor, knock_session
+from muster.chief.operations.glance import count_waiting
 from muster.errors import MusterError, Refused
 from muster.node.node import Node
 from muster.principals import Owner, System
@@ -63,8 +64,20 @@ Register = Callable[[_View], _View]
 
 
 def attach(app: Any, node: Node) -> None:
-    """Give the pages their node."""
+    """Give the pages their node, and every template what the frame of a page shows."""
     app.config[_NODE] = node
+    app.context_processor(_frame)
+
+
+def _frame() -> dict[str, object]:
+    """Who is signed in (None for a guest), where they are, and what waits for them."""
+    node: Node = current_app.config[_NODE]
+    return {
+        "visitor": g.get("visitor"),
+        "waiting": g.get("waiting", 0),
+        "here": request.path,
+        "plugins_on": node.config.plugins,
+    }
 
 
 def signed_in(pages: Blueprint, method: str, path: str) -> Register:
@@ -97,6 +110,9 @@ def _registered(pages: Blueprint, method: str, path: str, *, needs_visitor: bool
                 if request.method == "POST":
                     _refuse_foreign(node)
                 guest = await _guest(node)
+                if guest.visitor is not None:
+                    g.visitor = guest.visitor
+                    g.waiting = await _count_waiting(node, guest.visitor)
                 if not needs_visitor:
                     return await view(guest, **params)
                 if guest.visitor is None:
@@ -137,6 +153,12 @@ async def _guest(node: Node) -> Guest:
         is_fragment=request.headers.get("hx-request") == "true",
         visitor=visitor,
     )
+
+
+async def _count_waiting(node: Node, visitor: Visitor) -> int:
+    owner = Owner(owner_id=visitor.owner_id, via="browser")
+    async with node.db.transaction(owner, look=True) as tx:
+        return await count_waiting(tx)
 
 
 def _visit(guest: Guest) -> Visit:
