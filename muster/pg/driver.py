@@ -9,6 +9,8 @@ replaced, each pinned by tests/pg/test_driver_contract.py:
 - `connect()` and `cancel_safe()` need a running asyncio loop, so `_connect_gen` and `_cancel_gen`
   are driven here, and host names are resolved by Trio;
 - `wait(timeout=)` (`notifies(timeout=)`) is ours to honour;
+- psycopg prepares what `script` runs often, and after a DROP or ALTER then deallocates every
+  statement of the session, the pipeline's too: it is told to prepare nothing;
 - Trio must hear of a closing descriptor before libpq closes it, or a waiter sleeps for ever;
 - psycopg cancels a query only on asyncio's cancel; here `trio.Cancelled` asks the server to stop
   and drains the answer for at most `DRAIN_SECONDS`, else the connection is closed.
@@ -194,6 +196,7 @@ class Connection:
         wire = await _connect(url)
         try:
             wire.lock = cast("Any", trio.Lock())
+            wire.prepare_threshold = None
             wire._autocommit = True  # noqa: SLF001 - the setter would want a round trip
             cursor = await wire.execute(_SESSION)
             cursor.nextset()

@@ -205,3 +205,14 @@ async def test_rows_come_in_python_types(connection: Connection) -> None:
     assert type(raw) is bytes
     assert at.isoformat() == "2026-01-02T01:04:00+00:00"
     assert document == {"a": [1]}
+
+
+async def test_scripts_leave_prepared_statements_alone(connection: Connection) -> None:
+    """A script that runs often and one that alters something cost the pipeline no statement."""
+    assert await connection.scalar("select 1", {}) == 1
+    for _ in range(8):
+        await connection.script("begin")
+        await connection.script("rollback")
+    await connection.script("create temporary table t (a int); alter table t add b int")
+    await connection.script("alter table t add c int")
+    assert await connection.scalar("select 1", {}) == 1
