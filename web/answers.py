@@ -22,8 +22,8 @@ class Answer:
     body: bytes
 
 
-def answer(status: int, members: dict[str, object]) -> Answer:
-    """Answer with a JSON object."""
+def answer(status: int, members: msgspec.Struct | dict[str, object]) -> Answer:
+    """Answer with a JSON object; one that `web.about` shows to authors is a Struct."""
     return answer_encoded(status, _encode(members))
 
 

@@ -20,6 +20,7 @@ from web.errors import refuse_socket, send_error
 from web.health import HEALTH
 from web.live import live
 from web.mcp.agents import AgentDoor, open_agent_door
+from web.openapi import openapi_routes
 from web.pages.app import make_pages
 from web.pages.static_files import STATIC
 from web.plugin_api import PLUGIN_API
@@ -49,7 +50,8 @@ def cap_for(_method: str, path: str) -> int:
 
 def routes_of(node: Node) -> Routes:
     """The doors that answer one request with one answer."""
-    return HEALTH + STATIC + (PLUGIN_API if node.config.plugins else ())
+    told = HEALTH + (PLUGIN_API if node.config.plugins else ())
+    return told + STATIC + openapi_routes(told)
 
 
 def _refuse_plugins(app: ASGIApp, *, plugins_off: bool) -> ASGIApp:

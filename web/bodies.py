@@ -21,32 +21,73 @@ _PATH = re.compile(r" - at `\$\.?([^`]*)`$")
 _NAMED = re.compile(r"`([^`]*)`")
 
 
-class MessageBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`POST /plugin/v1/messages`; lengths, characters and times are judged by others."""
+def _told(meaning: str, **schema: object) -> Meta:
+    """What the document says of a field; what the field may hold is judged by the rules."""
+    return Meta(description=meaning, extra_json_schema=schema)
 
-    external_id: str
-    body: str
-    sender: str | UnsetType = UNSET
-    subject: str | UnsetType = UNSET
-    received_at: str | UnsetType = UNSET
-    no_reply: bool = False
-    sender_verified: bool = False
-    thread: str | UnsetType = UNSET
-    human_conversation: bool = False
+
+class MessageBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An inbound message; lengths, characters and times are judged by muster/messages."""
+
+    external_id: Annotated[
+        str,
+        _told(
+            "The upstream's id, unique for this plugin: 1 to 200 bytes of UTF-8, without spaces and"
+            " control characters. The same id again is the same message.",
+            minLength=1,
+            maxLength=200,
+        ),
+    ]
+    body: Annotated[str, _told("1 byte to 16 KiB of UTF-8.", minLength=1, maxLength=16384)]
+    sender: Annotated[str, _told("At most 200 characters.", maxLength=200)] | UnsetType = UNSET
+    subject: Annotated[str, _told("At most 200 characters.", maxLength=200)] | UnsetType = UNSET
+    received_at: Annotated[str, _told("RFC 3339, with a zone.")] | UnsetType = UNSET
+    no_reply: Annotated[bool, _told("Nobody can answer this message.")] = False
+    sender_verified: Annotated[
+        bool, _told("The plugin itself proved that `sender` sent this message.")
+    ] = False
+    thread: (
+        Annotated[
+            str,
+            _told(
+                "The upstream's thread id: 1 to 200 bytes, without spaces and control characters.",
+                minLength=1,
+                maxLength=200,
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    human_conversation: Annotated[
+        bool, _told("The sender is a person who writes in a direct conversation.")
+    ] = False
 
 
 class ClaimBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`POST /plugin/v1/drafts/claim`; more than 25 seconds count as 25."""
+    """How long a claim may wait for an approved reply."""
 
-    wait_seconds: Annotated[int, Meta(ge=0)]
+    wait_seconds: Annotated[
+        int, Meta(ge=0, description="0 to 25 seconds; more counts as 25, no body at all as 0.")
+    ]
 
 
 class ResultBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`POST /plugin/v1/drafts/{id}/result`."""
+    """What became of a claimed reply."""
 
-    ok: bool
-    external_ref: str | UnsetType = UNSET
-    detail: str | UnsetType = UNSET
+    ok: Annotated[bool, _told("true: it was sent. false: it is known not to have been sent.")]
+    external_ref: (
+        Annotated[
+            str,
+            _told("The upstream's id for what was sent: 200 characters.", maxLength=200),
+        ]
+        | UnsetType
+    ) = UNSET
+    detail: (
+        Annotated[
+            str,
+            _told("What the owner should read: 4 KiB of UTF-8.", maxLength=4096),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 def decode(raw: bytes, shape: type[Shape]) -> Shape:

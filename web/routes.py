@@ -16,6 +16,7 @@ import attrs
 
 from muster.errors import MusterError
 from muster.node.node import Node
+from web.about import About
 from web.answers import Answer, Header, answer_encoded, answer_refusal
 from web.asgi import ASGIApp, PeerGone, Receive, Scope, Send
 from web.departures import WHILE_THERE, WhileThere
@@ -42,13 +43,14 @@ class Route:
     """One handler and where it stands; a GET answers HEAD too.
 
     One that `waits` for something is cancelled when its client leaves. The others answer at once,
-    also a client that has ended its own side.
+    also a client that has ended its own side. `about` is what an author of programs is told.
     """
 
     method: str
     path: str
     handler: Handler
     waits: bool = False
+    about: About | None = None
 
 
 Routes = tuple[Route, ...]

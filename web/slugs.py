@@ -1,0 +1,82 @@
+"""Every error slug that a door can answer with, and what it means to a program.
+
+The slug is the contract, the sentence beside it is for people. tests/web/test_slugs.py looks in the
+code for slugs that are missing here; `/docs/errors` shows this table.
+"""
+
+from typing import Final
+
+import attrs
+
+
+@attrs.frozen
+class Slug:
+    """One slug: its status, when it comes, and whether the same request may work later."""
+
+    name: str
+    status: int
+    when: str
+    later: bool = False
+
+
+SLUGS: Final = (
+    Slug("account_disabled", 409, "The owner's account is disabled."),
+    Slug("ask_state", 409, "The ask is answered, cancelled or expired already."),
+    Slug("bad_json", 400, "The body is not JSON in UTF-8."),
+    Slug("body_too_large", 413, "The body is larger than this route takes."),
+    Slug("chief_exists", 409, "The owner has a chief already."),
+    Slug("conflict", 409, "What may exist once exists already."),
+    Slug("credential_not_allowed", 401, "A plugin token is good for /plugin/v1/ and nothing else."),
+    Slug("draft_state", 409, "The reply's state forbids it; `status` tells the state."),
+    Slug("forbidden", 403, "The caller is known, and what it may do does not go that far."),
+    Slug("foreign_form", 409, "A form did not come from a page of this muster."),
+    Slug("head_too_large", 431, "The head of the request is too large."),
+    Slug("hook_owner_unknown", 409, "MUSTER_HOOK_OWNER names no live account."),
+    Slug("http_version", 505, "This server speaks HTTP/1.1."),
+    Slug("internal_error", 500, "A fault of muster's own; it is in the supervision log."),
+    Slug("invalid", 400, "A field breaks a rule; `field` names it. It will never be accepted."),
+    Slug("malformed_request", 400, "The request is not valid HTTP."),
+    Slug("merge_self", 409, "A task cannot be merged into itself."),
+    Slug("message_state", 409, "The message's state forbids it."),
+    Slug("messages_per_hour", 429, "60 new messages in the last hour.", later=True),
+    Slug(
+        "messages_undelivered",
+        429,
+        "200 messages of this plugin wait for the chief.",
+        later=True,
+    ),
+    Slug("method_not_allowed", 405, "The path exists, but not by this method; see `Allow`."),
+    Slug("muster_asked", 409, "muster asked this; only what becomes of its message closes it."),
+    Slug("name_taken", 409, "Something live has this name already."),
+    Slug("no_reply", 409, "Nobody can answer this message."),
+    Slug("not_chief", 409, "Only the owner's chief may do this."),
+    Slug("not_found", 404, "There is no such thing, or it is somebody else's, or it is off."),
+    Slug("other_text", 409, "The reply has another text than the one that was read."),
+    Slug(
+        "outcome_unknown",
+        503,
+        "The answer of the database was lost: it was done or it was not. A post and a result may"
+        " be repeated.",
+        later=True,
+    ),
+    Slug("plugin_revoked", 409, "The plugin of this reply is revoked."),
+    Slug("refused", 409, "A rule says no in this state."),
+    Slug("reply_in_flight", 409, "Another reply to the message is on its way."),
+    Slug("request_timeout", 408, "The request did not arrive in time.", later=True),
+    Slug("scope", 403, "This token may read and change nothing."),
+    Slug("screened", 400, "The reply holds what no reply may hold."),
+    Slug("stale_epoch", 409, "A newer connection of this agent has taken over."),
+    Slug("step_up_needed", 409, "The sign-in is too old for this; proving anew helps."),
+    Slug("task_merged", 409, "The task was merged into another one."),
+    Slug("too_many", 429, "An allowance is used up.", later=True),
+    Slug("too_many_asks", 409, "So many asks await the owner; that is all there may be."),
+    Slug("too_many_pending", 409, "The chief has 20 replies that wait for a decision."),
+    Slug("too_many_tags", 409, "The task would have too many tags."),
+    Slug("turn_state", 409, "The state of the chief's turn forbids it."),
+    Slug("unauthorized", 401, "Not a live credential of a kind that this door takes."),
+    Slug("unavailable", 503, "The database is away or too busy; nothing was done.", later=True),
+    Slug("unknown_coding", 501, "The body must have a length or come in chunks."),
+    Slug("unsupported_media_type", 415, "The body must be application/json."),
+    Slug("words_too_long", 400, "What is said to the chief is too long for one turn."),
+)
+BY_NAME: Final = {slug.name: slug for slug in SLUGS}
