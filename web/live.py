@@ -6,7 +6,6 @@ every HEARTBEAT_SECONDS, and the session is looked up again every few of them: a
 neither its session nor the server.
 """
 
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 import msgspec
@@ -17,6 +16,7 @@ from muster.node.live import RESYNC, Listener, LiveEvent
 from muster.node.node import Node
 from muster.principals import System
 from web.asgi import Receive, Scope, Send
+from web.cookies import SESSION, name_of, read_cookie
 from web.errors import send_error
 
 HEARTBEAT_SECONDS: Final = 15.0
@@ -37,7 +37,7 @@ async def live(node: Node, scope: Scope, receive: Receive, send: Send) -> None:
         sentence, allow = "This is a stream to GET.", [(b"allow", b"GET")]
         await send_error(send, 405, "method_not_allowed", sentence, headers=allow)
         return
-    cookie = _cookie(scope)
+    cookie = read_cookie(scope, name_of(SESSION, node.config.public_url))
     visitor = await _knock(node, cookie)
     if visitor is None:
         await send_error(send, 401, "unauthorized", "Sign in first.")
@@ -107,15 +107,3 @@ async def _knock(node: Node, cookie: str) -> Visitor | None:
         return None
     async with node.db.transaction(System(), look=True) as tx:
         return await knock_session(tx, cookie)
-
-
-def _cookie(scope: Scope) -> str:
-    jar: SimpleCookie = SimpleCookie()
-    for name, value in scope["headers"]:
-        if name == b"cookie":
-            try:
-                jar.load(value.decode("latin-1"))
-            except CookieError:
-                return ""
-    found = jar.get("muster_session")
-    return "" if found is None else found.value

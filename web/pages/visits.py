@@ -10,24 +10,48 @@ cookie's SameSite, is what keeps other sites out; there is no token in the forms
 
 A page that is asked for by another host than MUSTER_PUBLIC_URL's is redirected there: a passkey
 belongs to one name, and so does the cookie. Only the host of the request is compared.
+
+What is risky is done by `visit.risky(operation)`: when the sign-in is too old for it, the visitor
+is led to `/step-up`, proves who they are, and comes back to the page whose form they sent.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import quote, urlsplit
 
 import attrs
-from quart import Blueprint, Response, current_app, g, redirect, render_template, request
+from quart import (
+    Blueprint,
+    Response,
+    after_this_request,
+    current_app,
+    g,
+    redirect,
+    render_template,
+    request,
+)
 from quart.typing import ResponseReturnValue
 
-from muster.accounts.operations.sessions import Visitor, knock_session
+from muster.accounts.operations.sessions import (
+    LIFE,
+    Visitor,
+    is_stale,
+    knock_session,
+    note_session_seen,
+)
+from muster.accounts.operations.stepup import StepUpNeeded, after_step_up, is_fresh
 from muster.chief.operations.glance import count_waiting
 from muster.errors import MusterError, Refused
 from muster.node.node import Node
+from muster.pg.database import Transaction
 from muster.principals import Owner, System
-from web.errors import sentence_of, status_of
+from web.cookies import SESSION, is_secure, name_of
+from web.errors import refusal_headers, sentence_of, status_of
+from web.pages.own_paths import own_path, path_of
 
-COOKIE: Final = "muster_session"
+C = TypeVar("C")
+R = TypeVar("R")
+
 _NODE: Final = "MUSTER_NODE"
 
 
@@ -57,6 +81,22 @@ class Visit(Guest):
 
     visitor: Visitor
     owner: Owner
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the sign-in is fresh enough for what is risky, as a page may show."""
+        window = self.node.config.stepup_window_seconds
+        return is_fresh(self.visitor, self.visitor.looked_at, window)
+
+    def risky(
+        self, operation: Callable[[Transaction, C], Awaitable[R]]
+    ) -> Callable[[Transaction, C], Awaitable[R]]:
+        """The same operation, refused in its own transaction unless the sign-in is fresh."""
+        return after_step_up(
+            operation,
+            session_id=self.visitor.session_id,
+            window_seconds=self.node.config.stepup_window_seconds,
+        )
 
 
 _View = Callable[..., Awaitable[ResponseReturnValue]]
@@ -118,6 +158,8 @@ def _registered(pages: Blueprint, method: str, path: str, *, needs_visitor: bool
                 if guest.visitor is None:
                     return _to_sign_in()
                 return await view(_visit(guest), **params)
+            except StepUpNeeded:
+                return _to_step_up(node)
             except MusterError as refusal:
                 return await show_refusal(refusal)
 
@@ -131,17 +173,42 @@ def _registered(pages: Blueprint, method: str, path: str, *, needs_visitor: bool
 
 async def show_refusal(refusal: MusterError) -> Response:
     """A refusal as a page, with the status of its class."""
-    return await show(
+    page = await show(
         "refusal.html", status_of(refusal), sentence=sentence_of(refusal), code=refusal.code
+    )
+    page.headers.extend(refusal_headers(refusal))
+    return page
+
+
+def set_cookie(
+    response: Response, node: Node, cookie: str, value: str, *, life_seconds: int
+) -> None:
+    """Hand the browser a cookie of `web.cookies`; a life of 0 takes it away."""
+    public_url = node.config.public_url
+    response.set_cookie(
+        name_of(cookie, public_url),
+        value,
+        max_age=life_seconds,
+        path="/",
+        secure=is_secure(public_url),
+        httponly=True,
+        samesite="Lax",
     )
 
 
+def set_session(response: Response, node: Node, cookie: str) -> None:
+    """Sign the browser in by the cookie of a new session, in place of any other."""
+    set_cookie(response, node, SESSION, cookie, life_seconds=int(LIFE.total_seconds()))
+
+
 async def _guest(node: Node) -> Guest:
-    cookie = request.cookies.get(COOKIE)
+    cookie = request.cookies.get(name_of(SESSION, node.config.public_url))
     visitor = None
     if cookie:
         async with node.db.transaction(System(), look=True) as tx:
             visitor = await knock_session(tx, cookie)
+        if visitor is not None and is_stale(visitor):
+            await _note_seen(node, visitor, cookie)
     form = (await request.form).to_dict() if request.method == "POST" else {}
     return Guest(
         node=node,
@@ -153,6 +220,19 @@ async def _guest(node: Node) -> Guest:
         is_fragment=request.headers.get("hx-request") == "true",
         visitor=visitor,
     )
+
+
+async def _note_seen(node: Node, visitor: Visitor, cookie: str) -> None:
+    """Keep that the session is in use, here and in the browser, which would forget its cookie."""
+    owner = Owner(owner_id=visitor.owner_id, via="browser")
+    await node.db.run(owner, note_session_seen, visitor.session_id)
+
+    @after_this_request
+    async def renew(response: Any) -> Any:
+        name = name_of(SESSION, node.config.public_url)
+        if not any(told.startswith(f"{name}=") for told in response.headers.getlist("set-cookie")):
+            set_session(response, node, cookie)
+        return response
 
 
 async def _count_waiting(node: Node, visitor: Visitor) -> int:
@@ -173,6 +253,15 @@ def _to_sign_in() -> ResponseReturnValue:
     """Lead to the sign-in page, and back to where a GET came from."""
     wanted = request.full_path.rstrip("?") if request.method == "GET" else "/"
     return redirect(f"/sign-in?next={quote(wanted, safe='/')}", 303)
+
+
+def _to_step_up(node: Node) -> ResponseReturnValue:
+    """Lead to the step-up page, and back to the page that was asked for or whose form was sent."""
+    if request.method == "GET":
+        wanted = request.full_path.rstrip("?")
+    else:
+        wanted = path_of(request.headers.get("referer"), node.config.public_url) or "/"
+    return redirect(f"/step-up?next={quote(own_path(wanted), safe='/')}", 303)
 
 
 def _public_address(node: Node) -> str | None:

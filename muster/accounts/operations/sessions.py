@@ -20,6 +20,7 @@ from muster.pg.database import Transaction
 from muster.pg.query import Query
 
 LIFE: Final = timedelta(days=30)
+SEEN_EVERY: Final = timedelta(minutes=1)
 USER_AGENT_CHARACTERS_MAX: Final = 300
 
 
@@ -74,7 +75,7 @@ async def open_session(tx: Transaction, command: OpenSession) -> Opened:
 
 @attrs.frozen(kw_only=True)
 class Visitor:
-    """Somebody with a live session; the times are those of the session."""
+    """Somebody with a live session; the times are its own, but for `looked_at`: now."""
 
     session_id: int
     owner_id: int
@@ -82,11 +83,13 @@ class Visitor:
     time_zone: str
     signed_in_at: datetime
     last_seen_at: datetime
+    looked_at: datetime
 
 
 # One look through the unique index on sha256; the join is by primary key.
 KNOCK_SESSION = Query("""
-    select s.id as session_id, s.owner_id, u.name, u.time_zone, s.signed_in_at, s.last_seen_at
+    select s.id as session_id, s.owner_id, u.name, u.time_zone, s.signed_in_at, s.last_seen_at,
+           %(now)s::timestamptz as looked_at
     from browser_sessions s
     join users u on u.id = s.owner_id and u.disabled_at is null
     where s.sha256 = %(sha256)s and s.revoked_at is null and s.expires_at > %(now)s
@@ -97,3 +100,22 @@ KNOCK_SESSION = Query("""
 async def knock_session(tx: Transaction, cookie: str) -> Visitor | None:
     """As System: who holds this cookie; None for one that ended in any way."""
     return await tx.find(KNOCK_SESSION, Visitor, sha256=digest(cookie))
+
+
+def is_stale(visitor: Visitor) -> bool:
+    """Whether it is time to write again that the session is in use."""
+    return visitor.looked_at - visitor.last_seen_at >= SEEN_EVERY
+
+
+# Two pages at once: the second finds nothing left to write.
+NOTE_SEEN = Query("""
+    update browser_sessions set last_seen_at = %(now)s, expires_at = %(now)s + %(life)s::interval
+    where owner_id = %(owner_id)s and id = %(session_id)s and revoked_at is null
+      and last_seen_at <= %(now)s - %(every)s::interval
+""")
+
+
+async def note_session_seen(tx: Transaction, session_id: int) -> bool:
+    """Keep that a session is in use, which moves its end; says whether anything was written."""
+    touched = await tx.execute(NOTE_SEEN, session_id=session_id, life=LIFE, every=SEEN_EVERY)
+    return touched == 1

@@ -124,7 +124,7 @@ grant select, insert on passkeys, browser_sessions, setup_links, passkey_challen
     to muster_app;
 grant update (time_zone, signed_out_at) on users to muster_app;
 grant update (name, sign_count, last_used_at, revoked_at) on passkeys to muster_app;
-grant update (signed_in_at, last_seen_at, revoked_at) on browser_sessions to muster_app;
+grant update (signed_in_at, last_seen_at, expires_at, revoked_at) on browser_sessions to muster_app;
 grant update (used_at) on setup_links to muster_app;
 grant update (revoked_at) on personal_tokens to muster_app;
 grant update (failed) on sign_in_attempts to muster_app;
