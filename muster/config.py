@@ -17,7 +17,7 @@ import unicodedata2
 
 from muster.errors import Invalid, MusterError
 from muster.ids import kind_of
-from muster.names import check_name
+from muster.names import check_name, check_namespace
 from muster.settings import FILE_SUFFIX, KNOWN_NAMES, SETTINGS_BY_NAME
 
 PREFIX = "MUSTER_"
@@ -27,6 +27,7 @@ DRAIN_SECONDS_MAX = 60 * 60
 STEPUP_WINDOW_SECONDS_MAX = 30 * 24 * 60 * 60
 HOOK_TOKEN_CHARACTERS_MIN = 32
 DENY_WORDS_MAX = 1000
+TASK_NAMESPACES_MAX = 100
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _DURATION = re.compile(r"([0-9]+)([smhd])")
@@ -62,6 +63,7 @@ class Config:
     plugins: bool
     log_level: str
     deny_words: frozenset[str]
+    task_namespaces: frozenset[str]
     turn_deadline_seconds: int
     drain_seconds: int
     stepup_window_seconds: int
@@ -88,6 +90,9 @@ class Config:
             plugins=reader.take("MUSTER_PLUGINS", _switch, default=False),
             log_level=reader.take("MUSTER_LOG", _log_level, "info"),
             deny_words=reader.take("MUSTER_FLOW_AGENT_DENY_WORDS", _words, frozenset[str]()),
+            task_namespaces=reader.take(
+                "MUSTER_PLUGIN_TASK_NAMESPACES", _namespaces, frozenset[str]()
+            ),
             turn_deadline_seconds=reader.take(
                 "MUSTER_TURN_DEADLINE",
                 lambda text: duration_seconds(text, least=1, most=TURN_DEADLINE_SECONDS_MAX),
@@ -300,3 +305,10 @@ def _words(text: str) -> frozenset[str]:
     if len(words) > DENY_WORDS_MAX:
         raise ValueError(f"may list at most {DENY_WORDS_MAX} words")
     return words
+
+
+def _namespaces(text: str) -> frozenset[str]:
+    listed = [part.strip() for part in text.split(",") if part.strip()]
+    if len(listed) > TASK_NAMESPACES_MAX:
+        raise ValueError(f"may list at most {TASK_NAMESPACES_MAX} namespaces")
+    return frozenset(check_namespace(part) for part in listed)

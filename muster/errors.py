@@ -79,6 +79,12 @@ class Unavailable(MusterError):
     default_code = "unavailable"
 
 
+class NotSetUp(MusterError):
+    """This server lacks a setting that the request needs; whoever runs it may give it one."""
+
+    default_code = "not_set_up"
+
+
 class OutcomeUnknown(Unavailable):
     """A commit was sent and its answer was lost: it happened or it did not. Nobody retries it."""
 

@@ -8,6 +8,10 @@ from muster.errors import Invalid
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _UNSHOWN = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_TAG = re.compile(r"[a-z0-9][a-z0-9._/:-]{0,63}")
+_BLANK = re.compile(r"[\s_]")
+_UNSLUGGED = re.compile(r"[^a-z0-9]+")
+RESERVED_NAMESPACES = frozenset({"gate", "auto", "initiative", "project", "superseded-by"})
 
 
 def check_name(text: str, *, field: str) -> None:
@@ -36,3 +40,50 @@ def count_bytes(text: str, *, field: str) -> int:
         return len(text.encode())
     except UnicodeEncodeError:
         raise Invalid(f"{field} contains half of a surrogate pair.", field=field) from None
+
+
+def normalise_tag(text: str) -> str:
+    """The one spelling of a tag that people write in many; raises Invalid for what is none.
+
+    NFKC and casefold, white space around it gone, each space and `_` within it a `-`. What is left
+    must be a letter or digit and at most 63 of `a-z 0-9 . _ / : -`: no other alphabet, so that no
+    two tags look alike. What stands before the first colon is its namespace.
+    """
+    folded = _BLANK.sub("-", _fold(text).strip())
+    if _TAG.fullmatch(folded) is None:
+        raise Invalid(
+            "A tag must be 1 to 64 small letters a-z, digits and . _ / : -,"
+            " with a letter or a digit first.",
+            field="tags",
+        )
+    return folded
+
+
+def namespace_of(tag: str) -> str:
+    """What a normal tag has before its first colon; empty for a tag without one."""
+    namespace, colon, _ = tag.partition(":")
+    return namespace if colon else ""
+
+
+def check_namespace(text: str) -> str:
+    """A namespace for plugins' keys; raises ValueError for what is none, or is muster's own."""
+    try:
+        normal = normalise_tag(text)
+    except Invalid:
+        normal = ""
+    if normal != text or ":" in text:
+        raise ValueError(f"lists {text[:64]!r}, which is no namespace: write it as in a tag")
+    if text in RESERVED_NAMESPACES:
+        raise ValueError(f"lists {text}, which muster has a use for itself")
+    return text
+
+
+def slug(text: str, *, characters_max: int) -> str:
+    """A text as a part of a tag: letters a-z, digits and single hyphens; may be empty."""
+    return _UNSLUGGED.sub("-", _fold(text)).strip("-")[:characters_max].strip("-")
+
+
+def _fold(text: str) -> str:
+    # Casefolding can undo a composition, and the other way round, so each has two goes.
+    once = unicodedata2.normalize("NFKC", text).casefold()
+    return str(unicodedata2.normalize("NFKC", once).casefold())

@@ -56,6 +56,11 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="words that no reply may contain, separated by commas",
     ),
     Setting(
+        name="MUSTER_PLUGIN_TASK_NAMESPACES",
+        default="none",
+        meaning="namespaces of the tags by which plugins file tasks, separated by commas",
+    ),
+    Setting(
         name="MUSTER_TURN_DEADLINE",
         default="15m",
         meaning="how long the chief may take for one message",

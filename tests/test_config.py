@@ -28,6 +28,7 @@ def test_defaults() -> None:
     assert not config.plugins
     assert config.log_level == "info"
     assert config.deny_words == frozenset()
+    assert config.task_namespaces == frozenset()
     assert config.turn_deadline_seconds == 900
     assert config.drain_seconds == 20
     assert config.stepup_window_seconds == 12 * 60 * 60
@@ -47,6 +48,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
             "MUSTER_PLUGINS": "1",
             "MUSTER_LOG": "DEBUG",
             "MUSTER_FLOW_AGENT_DENY_WORDS": " Orion, straße,,\uff21bc ",
+            "MUSTER_PLUGIN_TASK_NAMESPACES": " tracker, click.up-2,,tracker",
             "MUSTER_TURN_DEADLINE": "2h",
             "MUSTER_DRAIN": "0s",
             "MUSTER_STEPUP_WINDOW": "15m",
@@ -66,6 +68,7 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     assert config.plugins
     assert config.log_level == "debug"
     assert config.deny_words == {"orion", "strasse", "abc"}
+    assert config.task_namespaces == {"tracker", "click.up-2"}
     assert config.turn_deadline_seconds == 7200
     assert config.drain_seconds == 0
     assert config.stepup_window_seconds == 15 * 60
@@ -276,3 +279,15 @@ def test_any_text_is_a_value_or_a_fault(environ: dict[str, str]) -> None:
         Config.from_environ(environ)
     except ConfigError as error:
         assert all(fault.startswith("MUSTER_") for fault in error.faults)  # noqa: PT017
+
+
+@pytest.mark.rule(125)
+@pytest.mark.parametrize(
+    "namespace",
+    ["gate", "auto", "initiative", "project", "superseded-by", "Tracker", "a_b", "a:b", "-a", "é"],
+)
+def test_a_namespace_that_is_none_or_muster_s_own_is_a_fault(namespace: str) -> None:
+    """Boot refuses a namespace that muster has a use for, and one that no tag could begin with."""
+    (fault,) = faults_of({"MUSTER_PLUGIN_TASK_NAMESPACES": f"tracker,{namespace}"})
+    assert fault.startswith("MUSTER_PLUGIN_TASK_NAMESPACES lists")
+    assert namespace in fault

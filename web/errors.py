@@ -14,6 +14,7 @@ from muster.errors import (
     Invalid,
     MusterError,
     NotFound,
+    NotSetUp,
     OutcomeUnknown,
     Refused,
     TooMany,
@@ -23,6 +24,8 @@ from muster.errors import (
 from web.asgi import Send
 
 Headers = Iterable[tuple[bytes, bytes]]
+
+NOT_SET_UP_RETRY_SECONDS = 300  # a person must do something, and nobody knows when
 
 AWAY = "The database is away or too busy; nothing was done. Come again."
 
@@ -34,6 +37,7 @@ _STATUSES: tuple[tuple[type[MusterError], HTTPStatus], ...] = (
     (Refused, HTTPStatus.CONFLICT),
     (TooMany, HTTPStatus.TOO_MANY_REQUESTS),
     (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (NotSetUp, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 
 _encode = msgspec.json.Encoder().encode
@@ -113,6 +117,8 @@ def refusal_headers(error: MusterError) -> dict[str, str]:
             return {"WWW-Authenticate": "Bearer"}
         case Unavailable():
             return {"Retry-After": "1"}
+        case NotSetUp():
+            return {"Retry-After": str(NOT_SET_UP_RETRY_SECONDS)}
         case _:
             return {}
 

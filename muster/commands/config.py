@@ -100,6 +100,7 @@ def _values(config: "Config") -> dict[str, str]:
         "MUSTER_PLUGINS": str(int(config.plugins)),
         "MUSTER_LOG": config.log_level,
         "MUSTER_FLOW_AGENT_DENY_WORDS": ",".join(sorted(config.deny_words)),
+        "MUSTER_PLUGIN_TASK_NAMESPACES": ",".join(sorted(config.task_namespaces)) or "none",
         "MUSTER_TURN_DEADLINE": f"{config.turn_deadline_seconds}s",
         "MUSTER_DRAIN": f"{config.drain_seconds}s",
         "MUSTER_STEPUP_WINDOW": f"{config.stepup_window_seconds}s",
