@@ -10,12 +10,12 @@ from tests.support.cluster import OwnDatabase
 from tests.test_sql import QUERIES
 
 ROWS = 100_000
-LARGE = ("messages", "drafts", "audit", "credentials", "reports")
+LARGE = ("messages", "drafts", "asks", "audit", "credentials", "reports")
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _DECLARED = {"now": "timestamptz", "owner_id": "bigint"}
 
 # What runs as System, across owners; the rest runs as one owner, whose rows the policies add.
-AS_SYSTEM = ("muster.drafts.due.", "muster.credentials.operations.KNOCK")
+AS_SYSTEM = ("muster.drafts.due.", "muster.attention.due.", "muster.credentials.operations.KNOCK")
 
 # Triggers are off: these rows have a past that nobody lived through.
 FILL = f"""
@@ -40,6 +40,10 @@ insert into drafts (owner_id, message_id, plugin_id, agent_id, body, body_sha256
                     expires_at, approved_at, claimed_at, lease_expires_at, reported_at)
 select owner_id, id, plugin_id, agent_id, 'x', sha256('x'), 'sent', created_at,
        created_at + interval '7 days', now(), now(), now(), now()
+from messages;
+insert into asks (owner_id, asked_by, question, answers, message_id, plugin_message_id, state,
+                  created_at, expires_at, ended_at)
+select owner_id, 'muster', 'What now?', '{{}}', id, id, 'dismissed', now(), now(), now()
 from messages;
 insert into audit (owner_id, at, actor, via, action, subject, data)
 select 1 + n % 200, now(), 'muster', 'muster', 'plugin.delivered', 'message:' || n, '{{}}'

@@ -2,17 +2,20 @@
 
 States: a message is `queued` until a chief is handed it, `delivering` while that chief's turn runs,
 then `delivered` (the turn completed) or `unconfirmed` (the text may have reached the chief, and
-nobody knows what came of it). The last two are final here: an unconfirmed message is never handed
-over again on its own.
+nobody knows what came of it). `delivered` is final; an unconfirmed message is never handed over
+again on its own, but its owner may retry it: then it waits in the queue like any other, and counts
+its retries and its attempts on.
 
-    state        Begin       Complete    Fail         PutBack  Recover
-    queued       delivering  -           -            -        -
-    delivering   -           delivered   unconfirmed  queued   unconfirmed
-    delivered    -           unchanged   -            -        -
-    unconfirmed  -           -           unchanged    -        -
+    state        Begin       Complete    Fail         PutBack  Recover      Retry   Settle
+    queued       delivering  -           -            -        -            -       -
+    delivering   -           delivered   unconfirmed  queued   unconfirmed  -       (kept)
+    delivered    -           unchanged   -            -        -            -       (kept)
+    unconfirmed  -           -           unchanged    -        -            queued  -
 
 `-` is Refused. Complete, Fail and PutBack count only with the epoch that Begin wrote: the answer of
-an older connection is refused in every state.
+an older connection is refused in every state. Settle moves nothing: it notes why a message that was
+handed over needs nothing more, and a second one keeps the first's reason. Whether a retry is wise
+(nobody acted on the message, its plugin lives) is judged higher up, in the chief's room.
 
 What can race: two claims that both want to hand over the oldest message (the row lock and Begin's
 state decide), a turn's end against the recovery by the next connection (the epoch decides), a
@@ -34,7 +37,7 @@ import attrs
 
 from muster.errors import Invalid, Refused, TooMany
 from muster.names import count_bytes
-from muster.outcomes import Changed, Fact, Unchanged
+from muster.outcomes import Changed, Fact, Hint, HintKind, Unchanged
 from muster.token_use import TokenUse
 
 BODY_BYTES_MAX: Final = 16 * 1024
@@ -45,6 +48,7 @@ UNDELIVERED_MAX: Final = 200
 HOUR: Final = timedelta(hours=1)
 UNDELIVERED_RETRY_SECONDS: Final = 60
 SETTLED_ACTION: Final = "plugin.delivered"  # also in the index audit_settled_idx
+REASON_CHARACTERS_MAX: Final = 2000
 
 # Unicode's White_Space and Cc, spelled out so that no interpreter's tables decide.
 WHITE_SPACE: Final = frozenset(
@@ -84,7 +88,10 @@ class Message:
     epoch: int | None  # which of that chief's connections
     attempts: int  # turns begun
     delivering_at: datetime | None
-    settled_at: datetime | None
+    settled_at: datetime | None  # when its delivery ended
+    retries: int = 0  # how often its owner had it handed over again
+    settle_reason: str | None = None  # why it needs nothing more
+    dispositioned_at: datetime | None = None  # when that was said
 
     @property
     def status(self) -> str:
@@ -146,7 +153,23 @@ class Recover:
     """The turn was cut off by a stop and nobody answers for it. Leaves `plugin.delivered`."""
 
 
-Command = Begin | Complete | Fail | PutBack | Recover
+@attrs.frozen(kw_only=True)
+class Retry:
+    """The owner has an unconfirmed one handed over again. Leaves `plugin.retried`."""
+
+
+@attrs.frozen(kw_only=True)
+class Settle:
+    """It needs nothing more, for this reason. Leaves `plugin.message.settled`.
+
+    `ask_id` names the ask that the owner answered with the reason.
+    """
+
+    reason: str
+    ask_id: int | None = None
+
+
+Command = Begin | Complete | Fail | PutBack | Recover | Retry | Settle
 Outcome = Changed[Message] | Unchanged[Message] | Refused
 
 MOVES: Final[Mapping[tuple[State, type[Command]], State]] = {
@@ -155,6 +178,9 @@ MOVES: Final[Mapping[tuple[State, type[Command]], State]] = {
     (State.DELIVERING, Fail): State.UNCONFIRMED,
     (State.DELIVERING, PutBack): State.QUEUED,
     (State.DELIVERING, Recover): State.UNCONFIRMED,
+    (State.UNCONFIRMED, Retry): State.QUEUED,
+    (State.DELIVERING, Settle): State.DELIVERING,
+    (State.DELIVERED, Settle): State.DELIVERED,
 }
 # The same answer of the same connection once more: the row already says so.
 REPEATS: Final = frozenset({(State.DELIVERED, Complete), (State.UNCONFIRMED, Fail)})
@@ -181,7 +207,7 @@ def decide(message: Message, command: Command, now: datetime) -> Outcome:
             code="stale_epoch",
             facts={"message_id": message.id, "epoch": message.epoch},
         )
-    if target is None:
+    if target is None or (isinstance(command, Settle) and message.settle_reason is not None):
         return Unchanged(row=message)
     match command:
         case Begin():
@@ -203,6 +229,10 @@ def decide(message: Message, command: Command, now: datetime) -> Outcome:
             )
         case Complete() | Fail() | Recover():
             return _settle(message, target, now, command)
+        case Retry():
+            return _queue_again(message)
+        case Settle():
+            return _dispose(message, now, command)
         case _:
             assert_never(command)
 
@@ -221,6 +251,42 @@ def _settle(
         data["usage"] = attrs.asdict(command.usage)
     fact = Fact(action=SETTLED_ACTION, subject=subject(message.id), data=data)
     return Changed(row=attrs.evolve(message, state=target, settled_at=now), facts=(fact,))
+
+
+def _queue_again(message: Message) -> Changed[Message]:
+    row = attrs.evolve(
+        message,
+        state=State.QUEUED,
+        agent_id=None,
+        epoch=None,
+        delivering_at=None,
+        settled_at=None,
+        retries=message.retries + 1,
+    )
+    data = {"retry": row.retries, "attempts": row.attempts, "agent_id": message.agent_id}
+    return Changed(
+        row=row,
+        facts=(Fact(action="plugin.retried", subject=subject(message.id), data=data),),
+        hints=(Hint(kind=HintKind.MESSAGE_QUEUED, owner_id=message.owner_id, id=message.id),),
+    )
+
+
+def _dispose(message: Message, now: datetime, command: Settle) -> Changed[Message]:
+    data: dict[str, object] = {"reason": command.reason}
+    if command.ask_id is not None:
+        data["ask_id"] = command.ask_id
+    fact = Fact(action="plugin.message.settled", subject=subject(message.id), data=data)
+    row = attrs.evolve(message, settle_reason=command.reason, dispositioned_at=now)
+    return Changed(row=row, facts=(fact,))
+
+
+def check_reason(reason: str) -> None:
+    """Raise Invalid unless `reason` is 1 to 2,000 characters that say something."""
+    count_bytes(reason, field="reason")
+    if not reason.strip() or len(reason) > REASON_CHARACTERS_MAX:
+        raise Invalid(
+            f"The reason must be 1 to {REASON_CHARACTERS_MAX} characters.", field="reason"
+        )
 
 
 def subject(message_id: int) -> str:

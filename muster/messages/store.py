@@ -25,7 +25,8 @@ from muster.token_use import TokenUse
 COLUMNS: Final = """
     m.id, m.owner_id, m.plugin_id, m.external_id, m.sender, m.subject, m.body, m.received_at,
     m.no_reply, m.sender_verified, m.thread, m.human_conversation, m.created_at,
-    m.state, m.agent_id, m.epoch, m.attempts, m.delivering_at, m.settled_at
+    m.state, m.agent_id, m.epoch, m.attempts, m.delivering_at, m.settled_at, m.retries,
+    m.settle_reason, m.dispositioned_at
 """
 
 FIND_BY_EXTERNAL_ID = Query(f"""
@@ -119,16 +120,18 @@ async def insert(tx: Transaction, plugin_id: int, post: Post) -> Message:
     )
 
 
-# The action is spelled out, so that the partial index audit_settled_idx serves this.
+# The action is spelled out, so that the partial index audit_settled_idx serves this. A message that
+# was retried has a row for each of its turns.
 FIND_TOKEN_USE = Query(f"""
     select data -> 'usage' from audit
     where owner_id = %(owner_id)s and action = '{SETTLED_ACTION}' and subject = %(subject)s
+    order by id desc
     limit 1
 """)
 
 
 async def find_token_use(tx: Transaction, message_id: int) -> TokenUse | None:
-    """What the message's settled turn took, by the audit row of it; None when nobody counted."""
+    """What the message's last settled turn took, by its audit row; None when nobody counted."""
     usage = await tx.scalar(FIND_TOKEN_USE, subject=subject(message_id))
     return None if usage is None else TokenUse(**usage)
 
@@ -222,7 +225,8 @@ async def lock_delivering(tx: Transaction, agent_id: int) -> list[Message]:
 SAVE = Query("""
     update messages
     set state = %(state)s, agent_id = %(agent_id)s, epoch = %(epoch)s, attempts = %(attempts)s,
-        delivering_at = %(delivering_at)s, settled_at = %(settled_at)s
+        delivering_at = %(delivering_at)s, settled_at = %(settled_at)s, retries = %(retries)s,
+        settle_reason = %(settle_reason)s, dispositioned_at = %(dispositioned_at)s
     where owner_id = %(owner_id)s and id = %(id)s
 """)
 

@@ -1,11 +1,9 @@
-"""The pure rules of messages: the table, the machine, the fields, the allowance."""
+"""The pure rules of messages: the table and the machine."""
 
-from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from datetime import UTC, datetime, timedelta
 
 import attrs
 import pytest
-from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -15,22 +13,21 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from muster.errors import Invalid, Refused, TooMany
+from muster.errors import Refused
 from muster.messages.rules import (
     Begin,
     Command,
     Complete,
     Fail,
     Message,
-    Post,
     PutBack,
     Recover,
+    Retry,
+    Settle,
     State,
-    check,
-    check_allowance,
     decide,
 )
-from muster.outcomes import Changed, Unchanged
+from muster.outcomes import Changed, HintKind, Unchanged
 from muster.token_use import TokenUse
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -66,6 +63,7 @@ def make(state: State = State.QUEUED) -> Message:
 
 
 BEGIN = Begin(agent_id=7, epoch=3)
+SETTLE = Settle(reason="a notice")
 TABLE: dict[State, dict[Command, State | str]] = {
     State.QUEUED: {
         BEGIN: State.DELIVERING,
@@ -73,6 +71,8 @@ TABLE: dict[State, dict[Command, State | str]] = {
         Fail(epoch=3): "refused",
         PutBack(epoch=3): "refused",
         Recover(): "refused",
+        Retry(): "refused",
+        SETTLE: "refused",
     },
     State.DELIVERING: {
         BEGIN: "refused",
@@ -83,6 +83,8 @@ TABLE: dict[State, dict[Command, State | str]] = {
         PutBack(epoch=3): State.QUEUED,
         PutBack(epoch=4): "refused",
         Recover(): State.UNCONFIRMED,
+        Retry(): "refused",
+        SETTLE: State.DELIVERING,
     },
     State.DELIVERED: {
         BEGIN: "refused",
@@ -91,6 +93,8 @@ TABLE: dict[State, dict[Command, State | str]] = {
         Fail(epoch=3): "refused",
         PutBack(epoch=3): "refused",
         Recover(): "refused",
+        Retry(): "refused",
+        SETTLE: State.DELIVERED,
     },
     State.UNCONFIRMED: {
         BEGIN: "refused",
@@ -99,6 +103,8 @@ TABLE: dict[State, dict[Command, State | str]] = {
         Fail(epoch=2): "refused",
         PutBack(epoch=3): "refused",
         Recover(): "refused",
+        Retry(): State.QUEUED,
+        SETTLE: "refused",
     },
 }
 ROWS = [(state, command, end) for state, row in TABLE.items() for command, end in row.items()]
@@ -154,6 +160,35 @@ def test_settling_leaves_plugin_delivered(command: Command, data: dict[str, obje
     assert outcome.row.settled_at == NOW
 
 
+@pytest.mark.rule(227, 228)
+def test_a_retry_queues_it_anew_and_is_counted() -> None:
+    """A retried message names no chief, keeps its attempts, and leaves plugin.retried."""
+    outcome = decide(make(State.UNCONFIRMED), Retry(), NOW)
+    assert isinstance(outcome, Changed)
+    row = outcome.row
+    assert (row.agent_id, row.epoch, row.delivering_at, row.settled_at) == (None,) * 4
+    assert (row.attempts, row.retries) == (1, 1)
+    (fact,) = outcome.facts
+    assert (fact.action, fact.subject) == ("plugin.retried", "message:1")
+    assert fact.data == {"retry": 1, "attempts": 1, "agent_id": 7}
+    assert [(hint.kind, hint.id) for hint in outcome.hints] == [(HintKind.MESSAGE_QUEUED, 1)]
+
+
+@pytest.mark.rule(295)
+def test_a_second_settle_keeps_the_first_reason() -> None:
+    """A settle notes its reason once; what comes after it changes nothing, a retry's turn too."""
+    settled = decide(make(State.DELIVERING), SETTLE, NOW)
+    assert isinstance(settled, Changed)
+    (fact,) = settled.facts
+    assert (fact.action, fact.data) == ("plugin.message.settled", {"reason": "a notice"})
+    assert (settled.row.settle_reason, settled.row.dispositioned_at) == ("a notice", NOW)
+    again = decide(settled.row, Settle(reason="another"), NOW + SECOND)
+    assert again == Unchanged(row=settled.row)
+    answered = decide(make(State.DELIVERED), Settle(reason="no", ask_id=5), NOW)
+    assert isinstance(answered, Changed)
+    assert answered.facts[0].data == {"reason": "no", "ask_id": 5}
+
+
 def test_time_never_runs_back() -> None:
     """A decision by an older clock takes the row's own time."""
     message = make(State.DELIVERING)
@@ -183,7 +218,8 @@ class Deliveries(RuleBasedStateMachine):
         self.now = NOW
         self.epoch = 0
         self.begun: list[int] = []
-        self.settled: Message | None = None
+        self.settled: State | None = None
+        self.reason: str | None = None
 
     def apply(self, command: Command) -> None:
         """Decide, and keep what was decided."""
@@ -191,11 +227,20 @@ class Deliveries(RuleBasedStateMachine):
         outcome = decide(self.message, command, self.now)
         if isinstance(outcome, Changed):
             self.message = outcome.row
-            if outcome.facts:
-                assert self.settled is None, "settled twice"
-                self.settled = outcome.row
-            if isinstance(command, Begin):
-                self.begun.append(command.epoch)
+            match command:
+                case Begin(epoch=epoch):
+                    self.begun.append(epoch)
+                case Retry():
+                    assert self.settled is not None
+                    self.settled = None
+                case Settle(reason=reason):
+                    assert self.reason is None, "a reason was replaced"
+                    self.reason = reason
+                case _ if outcome.facts:
+                    assert self.settled is None, "settled twice"
+                    self.settled = outcome.row.state
+                case _:
+                    pass
 
     @rule()
     def connect_and_begin(self) -> None:
@@ -214,6 +259,16 @@ class Deliveries(RuleBasedStateMachine):
         """The next delivery settles what was left."""
         self.apply(Recover())
 
+    @rule()
+    def retry(self) -> None:
+        """The owner has it handed over again."""
+        self.apply(Retry())
+
+    @rule(reason=st.sampled_from(["a notice", "dealt with"]))
+    def dispose(self, reason: str) -> None:
+        """The chief says that it needs nothing more."""
+        self.apply(Settle(reason=reason))
+
     @invariant()
     def names_its_chief(self) -> None:
         """A message names a connection unless it is queued, and then it is the last one begun."""
@@ -225,115 +280,14 @@ class Deliveries(RuleBasedStateMachine):
 
     @invariant()
     def settled_once(self) -> None:
-        """What is settled stays as it was settled."""
+        """What is settled stays as it was settled, until its owner retries it."""
         if self.settled is not None:
-            assert self.message == self.settled
+            assert self.message.state is self.settled
+            assert self.message.settled_at is not None
+        assert self.message.settle_reason == self.reason
 
 
 @pytest.mark.rule(74, 218)
 def test_no_sequence_settles_a_message_twice() -> None:
-    """However chiefs connect, answer late and stop, a message is settled once."""
+    """However chiefs connect, answer late and stop, a message is settled once for each retry."""
     run_state_machine_as_test(Deliveries)
-
-
-POST = Post(external_id="msg-1", body="hello")
-WIDE = "\U0001f600"  # 4 bytes, 1 character
-
-GOOD: list[dict[str, Any]] = [
-    {"external_id": "x"},
-    {"external_id": "x" * 200},
-    {"external_id": WIDE * 50},
-    {"external_id": "<a.b+c@example.test>"},
-    {"body": "x"},
-    {"body": "x" * 16384},
-    {"body": WIDE * 4096},
-    {"body": " \n\t\x01"},
-    {"sender": "", "subject": ""},
-    {"sender": WIDE * 200, "subject": WIDE * 200},
-    {"sender": "with space\nand line"},
-    {"thread": "t" * 200},
-    {"received_at": NOW},
-    {"received_at": datetime(1, 1, 1, tzinfo=UTC)},
-    {"received_at": NOW.astimezone(timezone(timedelta(hours=-11)))},
-]
-BAD: list[tuple[str, Any]] = [
-    ("external_id", ""),
-    ("external_id", "x" * 201),
-    ("external_id", WIDE * 50 + "x"),
-    *(("external_id", f"a{space}b") for space in " \t\n\r\x0b\x0c\x85\xa0\u1680\u2003\u2028\u3000"),
-    *(("external_id", f"a{control}b") for control in "\0\x01\x1c\x1f\x7f\x80\x9f"),
-    ("external_id", "\ud800"),
-    ("body", ""),
-    ("body", "x" * 16385),
-    ("body", WIDE * 4096 + "x"),
-    ("body", "a\0b"),
-    ("body", "\udfff"),
-    ("sender", "x" * 201),
-    ("sender", "\0"),
-    ("sender", "\ud800"),
-    ("subject", "x" * 201),
-    ("subject", "\0"),
-    ("thread", ""),
-    ("thread", "t" * 201),
-    ("thread", "a b"),
-    ("thread", "a\u2029b"),
-    ("received_at", NOW.replace(tzinfo=None)),
-    ("received_at", datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))),
-    ("received_at", datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2)))),
-]
-
-
-@pytest.mark.rule(23, 25, 26, 27, 28, 31)
-@pytest.mark.parametrize("fields", GOOD)
-def test_fields_at_their_edge_pass(fields: dict[str, Any]) -> None:
-    """What just keeps a field's rule is taken."""
-    check(attrs.evolve(POST, **fields))
-
-
-@pytest.mark.rule(23, 25, 26, 27, 28, 31, 36, 44)
-@pytest.mark.parametrize(("field", "value"), BAD)
-def test_fields_past_their_edge_are_refused(field: str, value: Any) -> None:
-    """What just breaks a field's rule is refused by the field's name, and never cut."""
-    with pytest.raises(Invalid) as refusal:
-        check(attrs.evolve(POST, **{field: value}))
-    assert refusal.value.field == field
-
-
-@given(st.text(max_size=60))
-def test_identifiers_have_no_spaces_or_controls(text: str) -> None:
-    """An id passes just when it has 1 to 200 bytes, no white space and no control."""
-    fits = 1 <= len(text.encode()) <= 200
-    clean = not any(c.isspace() or ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in text)
-    try:
-        check(attrs.evolve(POST, external_id=text))
-    except Invalid:
-        assert not (fits and clean)
-    else:
-        assert fits
-        assert clean
-
-
-@pytest.mark.rule(37, 38, 39)
-@given(
-    undelivered=st.integers(0, 200),
-    age=st.none() | st.timedeltas(timedelta(seconds=-5), timedelta(hours=2)),
-)
-@example(undelivered=0, age=timedelta(hours=1))
-@example(undelivered=0, age=timedelta(minutes=59))
-def test_allowance(undelivered: int, age: timedelta | None) -> None:
-    """Both limits hold, and after the seconds that a full hour names, not before, it is open."""
-    at = None if age is None else NOW - age
-    try:
-        check_allowance(undelivered, at, NOW)
-    except TooMany as full:
-        wait = full.retry_after_seconds
-        if undelivered == 200:
-            assert wait >= 60
-        else:
-            assert at is not None
-            check_allowance(undelivered, at, NOW + wait * SECOND)
-            with pytest.raises(TooMany):
-                check_allowance(undelivered, at, NOW + (wait - 1) * SECOND)
-    else:
-        assert undelivered < 200
-        assert at is None or at + timedelta(hours=1) <= NOW

@@ -18,6 +18,7 @@ OWNED = (
     "conversations",
     "messages",
     "drafts",
+    "asks",
     "audit",
     "passkeys",
     "browser_sessions",
@@ -41,6 +42,9 @@ HIDDEN_FROM_SYSTEM = (
     ("drafts", "body_sha256"),
     ("drafts", "external_ref"),
     ("drafts", "detail"),
+    ("messages", "settle_reason"),
+    ("asks", "question"),
+    ("asks", "answer"),
     ("conversations", "id"),
     ("audit", "id"),
     ("reports", "id"),
@@ -118,6 +122,7 @@ async def test_others_see_nothing(db: SpiedDatabase, owner: Owner, rows: Rows, t
         "update credentials set revoked_at = %(now)s where owner_id = %(id)s",
         "update messages set attempts = 9 where owner_id = %(id)s",
         "update drafts set detail = 'x' where owner_id = %(id)s",
+        "update asks set state = 'dismissed', ended_at = %(now)s where owner_id = %(id)s",
     ],
 )
 async def test_others_change_nothing(

@@ -52,6 +52,15 @@ DRAFT = Query(
     returning id
     """
 )
+ASK = Query(
+    """
+    insert into asks (owner_id, asked_by, question, answers, message_id, plugin_message_id, state,
+                      created_at, expires_at)
+    values (%(owner_id)s, 'muster', 'What now?', '{}', %(message)s, %(message)s, 'open', %(now)s,
+            %(now)s + interval '1 day')
+    returning id
+    """
+)
 SIGN_IN = (
     Query(
         """
@@ -99,6 +108,7 @@ class Rows:
     conversation_id: int
     message_id: int
     draft_id: int
+    ask_id: int
 
 
 async def add_rows(db: Database, owner: Owner) -> Rows:
@@ -111,6 +121,7 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         conversation = await tx.scalar(CONVERSATION, agent=agent, plugin=plugin)
         message = await tx.scalar(MESSAGE, plugin=plugin, external="1", no_reply=False)
         draft = await tx.scalar(DRAFT, message=message, plugin=plugin, agent=agent)
+        ask = await tx.scalar(ASK, message=message)
         for insert in SIGN_IN:
             await tx.execute(insert, sha256=sha256)
         await tx.record(Fact(action="plugin.draft.filed", subject=f"draft:{draft}"))
@@ -122,4 +133,5 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         conversation_id=conversation,
         message_id=message,
         draft_id=draft,
+        ask_id=ask,
     )

@@ -1,0 +1,1 @@
+"""Asks: questions that agents, the chief and muster put before the owner."""
