@@ -116,25 +116,29 @@ create index messages_awaiting_idx on messages (plugin_id, settled_at)
 create index audit_citing_idx on audit (owner_id, (data ->> 'message_id')) where action = 'plugin.task_gated';
 
 -- Nothing is asked about what was waiting before this: each is settled, by the sweep's predicate. The owner of the tables
--- may be held by row-level security like everybody, so it is let off for these statements.
+-- may be held by row-level security like everybody, so it is let off for these statements. The time is that of the
+-- migration before this one, which the same start of muster applied.
 alter table messages no force row level security;
 alter table drafts no force row level security;
 alter table audit no force row level security;
-with settled as (
-    update messages m set settle_reason = 'pre-existing', dispositioned_at = transaction_timestamp()
+with clock as (
+    select max(applied_at) as read_at from migrations
+), settled as (
+    update messages m set settle_reason = 'pre-existing', dispositioned_at = clock.read_at
+    from clock
     where m.state = 'delivered' and not m.no_reply
       and not exists (
           select from drafts d
           where d.owner_id = m.owner_id and d.message_id = m.id
             and d.state in ('pending', 'approved', 'sent', 'unconfirmed')
-            and not (d.state in ('pending', 'approved') and d.claimed_at is null and d.expires_at <= transaction_timestamp()))
+            and not (d.state in ('pending', 'approved') and d.claimed_at is null and d.expires_at <= clock.read_at))
       and not exists (
           select from audit g
           where g.owner_id = m.owner_id and g.action = 'plugin.task_gated' and g.data ->> 'message_id' = m.id::text)
-    returning m.owner_id, m.id, m.settle_reason
+    returning m.owner_id, m.id, m.settle_reason, m.dispositioned_at
 )
 insert into audit (owner_id, at, actor, via, action, subject, data)
-select owner_id, transaction_timestamp(), 'muster', 'muster', 'plugin.message.settled', 'message:' || id,
+select owner_id, dispositioned_at, 'muster', 'muster', 'plugin.message.settled', 'message:' || id,
        jsonb_build_object('reason', settle_reason)
 from settled;
 alter table messages force row level security;
