@@ -9,6 +9,7 @@ provisioned. An agent that is chief in another way gets the tools and each messa
 
 from muster.chief import operations
 from muster.chief.tools.drafting import REPLY_DRAFT, ReplyDraft, reply_draft
+from muster.chief.tools.gated_tasks import TASK_CREATE_GATED
 from muster.chief.tools.tool import Call, Tool
 from muster.pg.database import Transaction
 from muster.principals import Agent
@@ -24,7 +25,7 @@ __all__ = [
     "reply_draft",
 ]
 
-TOOLS = (REPLY_DRAFT,)
+TOOLS = (REPLY_DRAFT, TASK_CREATE_GATED)
 
 
 def find_tool(name: str) -> Tool | None:
