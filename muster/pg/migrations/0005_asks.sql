@@ -112,12 +112,10 @@ create trigger messages_move before update of state, retries on messages for eac
 
 create index messages_awaiting_idx on messages (plugin_id, settled_at)
     where state = 'delivered' and dispositioned_at is null and not no_reply;
--- Which gated task cites a message is told by the audit row of the call that filed it.
-create index audit_citing_idx on audit (owner_id, (data ->> 'message_id')) where action = 'plugin.task_gated';
 
 -- Nothing is asked about what was waiting before this: each is settled, by the sweep's predicate. The owner of the tables
 -- may be held by row-level security like everybody, so it is let off for these statements. The time is that of the
--- migration before this one, which the same start of muster applied.
+-- migration before this one, which the same start of muster applied: that one made the table of tasks, so none cites one.
 alter table messages no force row level security;
 alter table drafts no force row level security;
 alter table audit no force row level security;
@@ -132,9 +130,6 @@ with clock as (
           where d.owner_id = m.owner_id and d.message_id = m.id
             and d.state in ('pending', 'approved', 'sent', 'unconfirmed')
             and not (d.state in ('pending', 'approved') and d.claimed_at is null and d.expires_at <= clock.read_at))
-      and not exists (
-          select from audit g
-          where g.owner_id = m.owner_id and g.action = 'plugin.task_gated' and g.data ->> 'message_id' = m.id::text)
     returning m.owner_id, m.id, m.settle_reason, m.dispositioned_at
 )
 insert into audit (owner_id, at, actor, via, action, subject, data)
