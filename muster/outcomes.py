@@ -29,6 +29,7 @@ class HintKind(enum.Enum):
     PLUGIN_CHANGED = "plugin.changed"
     CONVERSATION_CHANGED = "conversation.changed"
     SESSION_CHANGED = "session.changed"  # a browser session: it was opened or ended
+    DEVICE_CHANGED = "device.changed"  # where an owner is pushed to: added, changed or removed
 
 
 @attrs.frozen(kw_only=True)

@@ -58,6 +58,7 @@ PLANTED = [
     ("_only_commands_wire", "web.plugin_api", "from muster.clients.plugin import wire"),
     ("_only_commands_wire", "muster.node.tree", "from muster.commands import session"),
     ("_server_calls_nobody", "muster.chief.actor", "import httpx2"),
+    ("_server_calls_nobody", "muster.push.actor", "import httpx2"),
     ("_server_calls_nobody", "muster.node.tree", "from urllib import request"),
     ("_server_calls_nobody", "web.plugin_api", "from trio import open_tcp_stream"),
 ]
@@ -74,6 +75,7 @@ FINE = [
     ("muster.__main__", "from muster.commands.exits import Exit"),
     ("muster.clients.mail", "import httpx2\nfrom muster.clients.plugin import wire"),
     ("muster.pg.driver", "import psycopg"),
+    ("muster.push.dial", "import httpx2"),
     (
         "muster.drafts.operations",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import muster.chief.actor",

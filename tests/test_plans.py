@@ -10,12 +10,18 @@ from tests.support.cluster import OwnDatabase
 from tests.test_sql import QUERIES
 
 ROWS = 100_000
-LARGE = ("messages", "drafts", "asks", "audit", "credentials", "reports")
+LARGE = (
+    *("messages", "drafts", "asks", "audit", "credentials", "reports"),
+    "push_deliveries",
+)
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _DECLARED = {"now": "timestamptz", "owner_id": "bigint"}
 
 # What runs as System, across owners; the rest runs as one owner, whose rows the policies add.
-AS_SYSTEM = ("muster.drafts.due.", "muster.attention.due.", "muster.credentials.operations.KNOCK")
+AS_SYSTEM = (
+    *("muster.drafts.due.", "muster.attention.due.", "muster.credentials.operations.KNOCK"),
+    "muster.push.store.devices.LIST_LISTENING",
+)
 
 # Triggers are off: these rows have a past that nobody lived through.
 FILL = f"""
@@ -48,6 +54,13 @@ from messages;
 insert into audit (owner_id, at, actor, via, action, subject, data)
 select 1 + n % 200, now(), 'muster', 'muster', 'plugin.delivered', 'message:' || n, '{{}}'
 from generate_series(1, {ROWS}) n;
+insert into push_devices (owner_id, sink, name, url, kinds, secret, created_at, not_before)
+select id, 'webhook', 'door', 'https://door.example.test', '{{draft,ask,task}}', 'x', now(), now()
+from users;
+insert into push_deliveries (owner_id, device_id, kind, item_id, state, created_at, due_at, attempts,
+                             ended_at)
+select owner_id, id, 'draft', n, 'dropped', now(), now(), 0, now()
+from push_devices cross join generate_series(1, {ROWS} / 200) n;
 insert into reports (node, at, path, event, data)
 select 'n', now(), 'root', 'started', '{{}}' from generate_series(1, {ROWS}) n;
 analyze;

@@ -9,6 +9,7 @@ from muster.pg.driver import Connection, DatabaseError
 from muster.principals import Owner
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.refused_asks import ASKS
+from tests.support.refused_pushes import PUSHES
 from tests.support.rows import MESSAGE, Rows, add_rows
 
 # Each refusal: the constraint or trigger, and the statement that meets it after the ones before.
@@ -232,6 +233,7 @@ CASES: list[tuple[str, list[str]]] = [
     ("append-only", ["truncate audit"]),
     ("audit_owner_id_fkey", [f"{FACT} (-1, %(now)s, 'a', 'v', 'x', 's', '{{}}')"]),
     *ASKS,
+    *PUSHES,
 ]  # fmt: skip
 # Identities, and pairs that stand only as targets of foreign keys: nothing writes them.
 UNWRITTEN = ("_pkey", "_owner_id_id_key")

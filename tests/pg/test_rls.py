@@ -25,8 +25,11 @@ OWNED = (
     "setup_links",
     "passkey_challenges",
     "personal_tokens",
+    "push_devices",
+    "push_quiet_hours",
+    "push_deliveries",
 )
-NOBODYS = ("reports", "nodes", "migrations", "sign_in_attempts")
+NOBODYS = ("reports", "nodes", "migrations", "sign_in_attempts", "push_keys")
 # What System is there for, and nothing beside it.
 HIDDEN_FROM_SYSTEM = (
     ("users", "password_hash"),
@@ -55,6 +58,11 @@ HIDDEN_FROM_SYSTEM = (
     ("browser_sessions", "user_agent"),
     ("browser_sessions", "address"),
     ("sign_in_attempts", "id"),
+    ("push_devices", "url"),
+    ("push_devices", "secret"),
+    ("push_deliveries", "id"),
+    ("push_quiet_hours", "from_minute"),
+    ("push_keys", "private_key"),
 )
 
 TABLES = Query(

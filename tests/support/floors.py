@@ -181,14 +181,21 @@ def _only_commands_wire(found: Import) -> str | None:
     return None
 
 
+# What an owner is pushed goes out from here, to the addresses of their own devices alone.
+MAY_DIAL = "muster.push.dial"
+
+
 def _server_calls_nobody(found: Import) -> str | None:
-    if within(found.importer, "muster.clients", "muster.commands", "bench"):
+    if within(found.importer, "muster.clients", "muster.commands", "bench", MAY_DIAL):
         return None
     taken = {found.module, *(f"{found.module}.{name}" for name in found.names)}
     dialled = any(within(module, way) for module in taken for way in DIALLING)
     by_trio = found.module == "trio" and any(name.startswith("open_") for name in found.names)
     if dialled or by_trio:
-        return "plugins and agents call the server; it opens a connection to its database alone"
+        return (
+            "plugins and agents call the server; it calls its database and, from muster.push.dial,"
+            " the devices that an owner is pushed to"
+        )
     return None
 
 

@@ -96,6 +96,32 @@ SIGN_IN = (
     ),
 )
 
+# The device was removed, so that no server of another test pushes to it.
+PUSH = (
+    Query(
+        """
+        insert into push_devices (owner_id, sink, name, url, kinds, secret, created_at, not_before,
+                                  removed_at)
+        values (%(owner_id)s, 'webhook', 'door', 'https://door.example.test/', '{}', 'secret',
+                %(now)s, %(now)s, %(now)s)
+        """
+    ),
+    Query(
+        """
+        insert into push_deliveries (owner_id, device_id, kind, item_id, state, created_at, due_at,
+                                     attempts, ended_at)
+        select owner_id, id, 'draft', 1, 'dropped', %(now)s, %(now)s, 0, %(now)s from push_devices
+        where owner_id = %(owner_id)s
+        """
+    ),
+    Query(
+        """
+        insert into push_quiet_hours (owner_id, from_minute, until_minute)
+        values (%(owner_id)s, 1320, 420)
+        """
+    ),
+)
+
 
 @attrs.frozen(kw_only=True)
 class Rows:
@@ -124,6 +150,8 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         ask = await tx.scalar(ASK, message=message)
         for insert in SIGN_IN:
             await tx.execute(insert, sha256=sha256)
+        for insert in PUSH:
+            await tx.execute(insert)
         await tx.record(Fact(action="plugin.draft.filed", subject=f"draft:{draft}"))
     return Rows(
         plugin_id=plugin,

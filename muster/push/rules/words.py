@@ -1,0 +1,76 @@
+"""What a push says: muster's own words, chosen by kind (plugins: "Replying: drafts you approve").
+
+No text of a message, a draft, an ask or a task is among them: a push passes through the hands of
+others and is shown on a locked screen. That the sender of a message is not verified is said where
+the turn's fence says it (plugins: "Who wrote it").
+"""
+
+import enum
+from typing import assert_never
+
+import attrs
+
+UNVERIFIED = "Unverified sender"
+
+
+class Kind(enum.Enum):
+    """What an owner is told of; a test only says that the device is reached."""
+
+    DRAFT = "draft"
+    ASK = "ask"
+    TASK = "task"
+    TEST = "test"
+
+
+CHOICES = (Kind.DRAFT, Kind.ASK, Kind.TASK)
+
+
+@attrs.frozen(kw_only=True)
+class Note:
+    """What is shown. `path` is where a tap leads; a note replaces the one of the same `tag`."""
+
+    tag: str
+    title: str
+    body: str
+    path: str
+    urgent: bool
+
+
+def words(kind: Kind, item_id: int | None, *, unverified: bool = False) -> Note:
+    """The note about an item; `unverified` says that a draft answers such a message."""
+    tag = "test" if item_id is None else f"{kind.value}-{item_id}"
+    match kind:
+        case Kind.DRAFT:
+            return Note(
+                tag=tag,
+                title="A reply draft awaits your approval",
+                body=UNVERIFIED if unverified else "Read it, then approve or reject it.",
+                path=f"/attention?tab=drafts#{tag}",
+                urgent=True,
+            )
+        case Kind.ASK:
+            return Note(
+                tag=tag,
+                title="A question awaits your answer",
+                body="Read it, then answer or dismiss it.",
+                path=f"/attention?tab=asks#{tag}",
+                urgent=True,
+            )
+        case Kind.TASK:
+            return Note(
+                tag=tag,
+                title="New task",
+                body="A task was filed for you.",
+                path=f"/tasks/{item_id}",
+                urgent=False,
+            )
+        case Kind.TEST:
+            return Note(
+                tag=tag,
+                title="muster reaches this device",
+                body="You asked for this test.",
+                path="/settings#notifications",
+                urgent=True,
+            )
+        case _:
+            assert_never(kind)

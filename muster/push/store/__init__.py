@@ -1,0 +1,1 @@
+"""The SQL of pushes: the rows of pushes, and those of devices and hours."""
