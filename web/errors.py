@@ -29,12 +29,20 @@ NOT_SET_UP_RETRY_SECONDS = 300  # a person must do something, and nobody knows w
 
 AWAY = "The database is away or too busy; nothing was done. Come again."
 
+
+class WrongMediaType(MusterError):
+    """The body says that it is something else than JSON."""
+
+    default_code = "unsupported_media_type"
+
+
 _STATUSES: tuple[tuple[type[MusterError], HTTPStatus], ...] = (
     (Invalid, HTTPStatus.BAD_REQUEST),
     (Unauthorized, HTTPStatus.UNAUTHORIZED),
     (NotFound, HTTPStatus.NOT_FOUND),
     (Forbidden, HTTPStatus.FORBIDDEN),
     (Refused, HTTPStatus.CONFLICT),
+    (WrongMediaType, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
     (TooMany, HTTPStatus.TOO_MANY_REQUESTS),
     (Unavailable, HTTPStatus.SERVICE_UNAVAILABLE),
     (NotSetUp, HTTPStatus.SERVICE_UNAVAILABLE),

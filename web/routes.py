@@ -32,6 +32,7 @@ class Asked:
     node: Node
     headers: Sequence[Header]
     body: bytes
+    query: bytes = b""  # as it came; `web.queries` reads it
     id: str = ""  # what stands in the place of the path's parameter
 
 
@@ -74,7 +75,13 @@ def router(node: Node, routes: Routes, *, otherwise: ASGIApp) -> ASGIApp:
             answer = _not_allowed(handlers)
         else:
             body = (await receive())["body"]
-            asked = Asked(node=node, headers=scope["headers"], body=body, id=parameter)
+            asked = Asked(
+                node=node,
+                headers=scope["headers"],
+                body=body,
+                query=scope["query_string"],
+                id=parameter,
+            )
             if route.waits:
                 answer = await _while_there(scope["extensions"][WHILE_THERE], route.handler, asked)
             else:
