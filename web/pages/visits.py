@@ -120,14 +120,21 @@ def _frame() -> dict[str, object]:
     }
 
 
-def signed_in(pages: Blueprint, method: str, path: str) -> Register:
-    """Register a view for somebody who is signed in; others are led to the sign-in page."""
-    return _registered(pages, method, path, needs_visitor=True)
+def signed_in(
+    pages: Blueprint, method: str, path: str, *, refused: str = "refusal.html"
+) -> Register:
+    """Register a view for somebody who is signed in; others are led to the sign-in page.
+
+    `refused` is the template of a refusal: a page with a form shows it again, with the `sentence`.
+    """
+    return _registered(pages, method, path, needs_visitor=True, refused=refused)
 
 
-def for_guests(pages: Blueprint, method: str, path: str) -> Register:
+def for_guests(
+    pages: Blueprint, method: str, path: str, *, refused: str = "refusal.html"
+) -> Register:
     """Register a view for anybody; it is told who visits, if somebody is signed in."""
-    return _registered(pages, method, path, needs_visitor=False)
+    return _registered(pages, method, path, needs_visitor=False, refused=refused)
 
 
 async def show(template: str, status: int = 200, /, **context: Any) -> Response:
@@ -140,7 +147,9 @@ def go_to(path: str) -> ResponseReturnValue:
     return redirect(path, 303)
 
 
-def _registered(pages: Blueprint, method: str, path: str, *, needs_visitor: bool) -> Register:
+def _registered(
+    pages: Blueprint, method: str, path: str, *, needs_visitor: bool, refused: str
+) -> Register:
     def register(view: _View) -> _View:
         async def viewing(**params: Any) -> ResponseReturnValue:
             node: Node = current_app.config[_NODE]
@@ -161,7 +170,7 @@ def _registered(pages: Blueprint, method: str, path: str, *, needs_visitor: bool
             except StepUpNeeded:
                 return _to_step_up(node)
             except MusterError as refusal:
-                return await show_refusal(refusal)
+                return await show_refusal(refusal, refused)
 
         pages.add_url_rule(
             path, endpoint=f"{method} {path}".replace(".", "_"), view_func=viewing, methods=[method]
@@ -171,10 +180,15 @@ def _registered(pages: Blueprint, method: str, path: str, *, needs_visitor: bool
     return register
 
 
-async def show_refusal(refusal: MusterError) -> Response:
+async def show_refusal(refusal: MusterError, template: str = "refusal.html") -> Response:
     """A refusal as a page, with the status of its class."""
+    sent = await request.form if request.method == "POST" else request.args
     page = await show(
-        "refusal.html", status_of(refusal), sentence=sentence_of(refusal), code=refusal.code
+        template,
+        status_of(refusal),
+        sentence=sentence_of(refusal),
+        code=refusal.code,
+        sent=sent.to_dict(),
     )
     page.headers.extend(refusal_headers(refusal))
     return page
