@@ -7,6 +7,7 @@ import click
 from muster.commands.next_step import to_type
 from muster.commands.options import json_option, owner_option
 from muster.commands.output import local, print_json, print_table, utc
+from muster.commands.plugin_test import test as test_command
 from muster.commands.session import in_store
 
 if TYPE_CHECKING:
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def plugin() -> None:
-    """Add, list and revoke plugins."""
+    """Add, list, revoke and test plugins."""
+
+
+plugin.add_command(test_command)
 
 
 @plugin.command()
