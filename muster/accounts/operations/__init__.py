@@ -5,6 +5,9 @@ muster_system draws the id, and the insert runs as the owner of that id. An id t
 never used is a gap in the numbers, nothing more.
 """
 
+import secrets
+from typing import Final
+
 from muster.accounts.rules import (
     AddUser,
     Command,
@@ -22,6 +25,8 @@ from muster.outcomes import Fact, Unchanged
 from muster.pg.database import Transaction
 from muster.pg.query import Query
 
+HANDLE_BYTES: Final = 32
+
 NEXT_USER_ID = Query("select nextval('users_id_seq')")
 
 
@@ -34,30 +39,51 @@ async def next_user_id(tx: Transaction) -> int:
 
 # Two that add one name: the second waits for the first to commit and then inserts nothing.
 INSERT_USER = Query("""
-    insert into users (id, name, email, password_hash, created_at)
-    values (%(owner_id)s, %(name)s, %(email)s, %(password_hash)s, %(now)s)
+    insert into users (id, name, email, password_hash, created_at, passkey_handle)
+    values (%(owner_id)s, %(name)s, %(email)s, %(password_hash)s, %(now)s, %(handle)s)
     on conflict do nothing
     returning id, name, email, created_at, disabled_at
 """)
 
 
 async def add_user(tx: Transaction, command: AddUser) -> User:
-    """As the owner of a fresh id: open the account.
+    """As the owner of a fresh id: open the account; links for a first account end.
 
     Raises Invalid when the name or address has no such shape, Conflict when the name is taken.
     """
     check(command)
+    user = await insert_user(tx, command, handle=secrets.token_bytes(HANDLE_BYTES))
+    if user is None:
+        raise Conflict(f"There is an account named {command.name} already.", code="name_taken")
+    await end_free_links(tx)
+    return user
+
+
+async def insert_user(tx: Transaction, command: AddUser, *, handle: bytes) -> User | None:
+    """As the owner of a fresh id: write the account's row; None when the name is taken."""
     user = await tx.find(
         INSERT_USER,
         User,
         name=command.name,
         email=command.email,
         password_hash=command.password_hash,
+        handle=handle,
     )
-    if user is None:
-        raise Conflict(f"There is an account named {command.name} already.", code="name_taken")
-    await tx.record(Fact(action="user.added", subject=f"user:{user.id}", data={"name": user.name}))
+    if user is not None:
+        fact = Fact(action="user.added", subject=f"user:{user.id}", data={"name": user.name})
+        await tx.record(fact)
     return user
+
+
+# Whoever opens the first account by a link waits here for whoever adds one at the same time.
+END_FREE_LINKS = Query("""
+    update setup_links set used_at = %(now)s where owner_id is null and used_at is null
+""")
+
+
+async def end_free_links(tx: Transaction) -> None:
+    """There is an account now: no link opens a first one any more."""
+    await tx.execute(END_FREE_LINKS)
 
 
 FIND_USER = Query("select id, name from users where name = %(name)s")

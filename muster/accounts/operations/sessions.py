@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 
 from muster.accounts.operations import lock_account
+from muster.errors import Unauthorized
 from muster.ids import digest
 from muster.outcomes import Fact
 from muster.pg.database import Transaction
@@ -21,16 +22,22 @@ from muster.pg.query import Query
 
 LIFE: Final = timedelta(days=30)
 SEEN_EVERY: Final = timedelta(minutes=1)
+KEPT: Final = timedelta(days=30)  # after their end sessions are listed no more, and go
+LISTED_MAX: Final = 200
 USER_AGENT_CHARACTERS_MAX: Final = 300
 
 
 @attrs.frozen(kw_only=True)
 class OpenSession:
-    """Sign somebody in by `method` (password, passkey, link). Leaves `user.signed_in`."""
+    """Sign somebody in by `method` (password, passkey, link). Leaves `user.signed_in`.
+
+    The session that the browser had before, if it was the same person's, ends with it.
+    """
 
     method: str
     user_agent: str
     address: str
+    former_session_id: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -39,6 +46,112 @@ class Opened:
 
     session_id: int
     cookie: str = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class Ended:
+    """A session that has just ended."""
+
+    id: int
+
+
+END_ONE = Query("""
+    update browser_sessions set revoked_at = %(now)s
+    where owner_id = %(owner_id)s and id = %(session_id)s and revoked_at is null returning id
+""")
+END_ALL = Query("""
+    update browser_sessions set revoked_at = %(now)s
+    where owner_id = %(owner_id)s and revoked_at is null returning id
+""")
+END_OTHERS = Query("""
+    update browser_sessions set revoked_at = %(now)s
+    where owner_id = %(owner_id)s and id <> %(session_id)s and revoked_at is null returning id
+""")
+DELETE_LONG_OVER = Query("""
+    delete from browser_sessions
+    where owner_id = %(owner_id)s and (expires_at < %(before)s or revoked_at < %(before)s)
+""")
+
+
+async def _end(tx: Transaction, ended: list[Ended]) -> int:
+    """Leave the fact of each session's end, which ends its streams; how many there were."""
+    await tx.record(
+        *(Fact(action="user.signed_out", subject=f"session:{one.id}") for one in ended)
+    )
+    return len(ended)
+
+
+async def end_session(tx: Transaction, session_id: int) -> bool:
+    """As the owner: end one session, here or elsewhere; whether it was still live."""
+    return await _end(tx, await tx.all(END_ONE, Ended, session_id=session_id)) == 1
+
+
+async def end_other_sessions(tx: Transaction, session_id: int) -> int:
+    """As the owner: end every session but this one; how many there were."""
+    await lock_account(tx)
+    return await _end(tx, await tx.all(END_OTHERS, Ended, session_id=session_id))
+
+
+SIGN_OUT_AT = Query("update users set signed_out_at = %(now)s where id = %(owner_id)s")
+
+
+async def sign_out_everywhere(tx: Transaction, _command: None = None) -> int:
+    """As the owner: end every session, and refuse whatever was queued under one of them.
+
+    The account is locked, so a sign-in at the same moment comes before, and ends, or after.
+    """
+    await lock_account(tx)
+    await tx.execute(SIGN_OUT_AT)
+    count = await _end(tx, await tx.all(END_ALL, Ended))
+    subject = f"user:{tx.owner_id}"
+    await tx.record(
+        Fact(action="user.signed_out_everywhere", subject=subject, data={"sessions": count})
+    )
+    return count
+
+
+@attrs.frozen(kw_only=True)
+class SessionView:
+    """A live session, as its owner sees it."""
+
+    id: int
+    created_at: datetime
+    signed_in_at: datetime
+    last_seen_at: datetime
+    method: str
+    user_agent: str
+    address: str
+
+
+LIST_SESSIONS = Query("""
+    select id, created_at, signed_in_at, last_seen_at, method, user_agent, address
+    from browser_sessions
+    where owner_id = %(owner_id)s and revoked_at is null and expires_at > %(now)s
+    order by last_seen_at desc, id desc limit %(limit)s
+""")
+
+
+async def list_sessions(tx: Transaction, limit: int = LISTED_MAX) -> list[SessionView]:
+    """As the owner: the live sessions, the one in use last first."""
+    return await tx.all(LIST_SESSIONS, SessionView, limit=limit)
+
+
+REFRESH = Query("""
+    update browser_sessions set signed_in_at = %(now)s
+    where owner_id = %(owner_id)s and id = %(session_id)s and revoked_at is null
+      and expires_at > %(now)s
+""")
+
+
+async def refresh_session(tx: Transaction, session_id: int, *, method: str) -> None:
+    """As the owner, once they have proved anew who they are: the session is a fresh one again.
+
+    Raises Unauthorized when it has ended meanwhile.
+    """
+    if await tx.execute(REFRESH, session_id=session_id) != 1:
+        raise Unauthorized("This session has ended; sign in again.")
+    subject = f"session:{session_id}"
+    await tx.record(Fact(action="user.stepped_up", subject=subject, data={"method": method}))
 
 
 INSERT_SESSION = Query("""
@@ -53,6 +166,9 @@ INSERT_SESSION = Query("""
 async def open_session(tx: Transaction, command: OpenSession) -> Opened:
     """As the owner, once they have proved who they are: open a browser session."""
     await lock_account(tx)
+    if command.former_session_id is not None:
+        await _end(tx, (await tx.all(END_ONE, Ended, session_id=command.former_session_id)))
+    await tx.execute(DELETE_LONG_OVER, before=tx.now - KEPT)
     cookie = secrets.token_urlsafe(32)
     session_id = await tx.scalar(
         INSERT_SESSION,

@@ -39,11 +39,14 @@ class UserRef:
 
 @attrs.frozen(kw_only=True)
 class AddUser:
-    """Open an account; the password was hashed before (`accounts.passwords`)."""
+    """Open an account; the password, if it has one, was hashed before (`accounts.passwords`).
+
+    An email of no characters is none.
+    """
 
     name: str
     email: str
-    password_hash: str = attrs.field(repr=False)
+    password_hash: str | None = attrs.field(repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -76,6 +79,8 @@ Command = Disable | Enable
 def check(command: AddUser) -> None:
     """Raise Invalid unless the name and the address have their shape."""
     check_name(command.name, field="name")
+    if not command.email:
+        return
     check_line(command.email, field="email", characters_max=EMAIL_CHARACTERS_MAX)
     local, at, domain = command.email.rpartition("@")
     if not at or not local or not domain or any(letter.isspace() for letter in command.email):

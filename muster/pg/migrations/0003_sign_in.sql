@@ -119,6 +119,8 @@ begin
         execute format('create policy %I on %I for select to muster_system using (true)', owned || '_system', owned);
     end loop;
 end $$;
+-- Whoever opens an account ends the links for a first one, and sees no more of them than that takes.
+create policy setup_links_nobodys on setup_links using (owner_id is null) with check (owner_id is null);
 
 grant select, insert on passkeys, browser_sessions, setup_links, passkey_challenges, sign_in_attempts, personal_tokens
     to muster_app;
