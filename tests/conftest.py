@@ -2,5 +2,6 @@
 
 from tests.support.cluster import _pools, cluster, db, own_database, owner
 from tests.support.desk import desk
+from tests.support.owner_desk import owner_desk
 
-__all__ = ["_pools", "cluster", "db", "desk", "own_database", "owner"]
+__all__ = ["_pools", "cluster", "db", "desk", "own_database", "owner", "owner_desk"]

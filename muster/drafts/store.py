@@ -250,12 +250,14 @@ class DraftView:
 
 
 # The standing of rules.py once more, in SQL: a listing by state must see what is due.
-VIEWS: Final = """
-    select d.id, d.message_id, m.external_id as message_external_id, m.sender, m.sender_verified,
-           m.subject, d.plugin_id, p.name as plugin, d.agent_id, d.body,
-           encode(d.body_sha256, 'hex') as body_sha256, due.state, d.created_at, d.expires_at,
-           d.decided_at, d.decided_via, d.approved_at, d.claimed_at, d.lease_expires_at,
-           d.reported_at, d.external_ref, d.detail, due.ended_at, d.superseded_by
+VIEW_COLUMNS: Final = """
+    d.id, d.message_id, m.external_id as message_external_id, m.sender, m.sender_verified,
+    m.subject, d.plugin_id, p.name as plugin, d.agent_id, d.body,
+    encode(d.body_sha256, 'hex') as body_sha256, due.state, d.created_at, d.expires_at,
+    d.decided_at, d.decided_via, d.approved_at, d.claimed_at, d.lease_expires_at,
+    d.reported_at, d.external_ref, d.detail, due.ended_at, d.superseded_by
+"""
+VIEW_SOURCE: Final = """
     from drafts d
     join messages m on m.owner_id = d.owner_id and m.id = d.message_id
     join plugins p on p.owner_id = d.owner_id and p.id = d.plugin_id
@@ -272,6 +274,7 @@ VIEWS: Final = """
     ) due
     where d.owner_id = %(owner_id)s
 """
+VIEWS: Final = f"select {VIEW_COLUMNS} {VIEW_SOURCE}"
 LIST = Query(f"""
     {VIEWS} and (%(state)s::text is null or due.state = %(state)s)
     order by d.id desc

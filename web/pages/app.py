@@ -8,7 +8,8 @@ from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException
 
 from muster.node.node import Node
-from web.pages import visits
+from web.pages import visits, words
+from web.pages.attention import ATTENTION
 from web.pages.home import HOME
 from web.pages.static_files import static_url
 from web.routes import answer_phrase
@@ -19,6 +20,7 @@ CONTENT_SECURITY_POLICY = (
     " connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self';"
     " frame-ancestors 'none'; base-uri 'none'"
 )
+PAGES = (HOME, ATTENTION)
 SECURITY_HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -44,7 +46,9 @@ def make_pages(node: Node) -> QuartTrio:
     app.jinja_options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     app.jinja_env.globals.update(static_url=static_url)
     visits.attach(app, node)
-    app.register_blueprint(HOME)
+    words.attach(app)
+    for pages in PAGES:
+        app.register_blueprint(pages)
     app.register_error_handler(HTTPException, _refuse_http)
     app.after_request(_secure)
     return app

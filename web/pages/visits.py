@@ -116,6 +116,8 @@ def _frame() -> dict[str, object]:
         "visitor": g.get("visitor"),
         "waiting": g.get("waiting", 0),
         "here": request.path,
+        # Where the frame of this page is asked for again; what a form brought up cannot be.
+        "address": request.full_path.rstrip("?") if request.method == "GET" else "/attention",
         "plugins_on": node.config.plugins,
     }
 

@@ -18,7 +18,7 @@
 
   const regions = () => [...document.querySelectorAll("[data-live][id]")];
   const addressOf = (region) =>
-    region.dataset.from || location.pathname + location.search;
+    region.dataset.from || document.body.dataset.address;
 
   function shows(region, noun, id) {
     const tokens = region.dataset.live.split(/\s+/);
