@@ -101,7 +101,7 @@ async def test_each_credential_opens_its_own_doors_alone(desk: OpenDesk) -> None
 
 @pytest.mark.rule(2, 3, 22)
 async def test_while_plugins_are_off_every_plugin_route_is_404(desk: OpenDesk) -> None:
-    """Off, the plugin's doors do not exist, whatever the credential, and no tool is offered."""
+    """Off, the plugin's doors do not exist, whatever the credential, nor does the tool."""
     async with desk(MUSTER_PLUGINS="0") as at, at.server.client(at.plugin_token) as client:
         for path in ("messages", "drafts/claim", "drafts/1/result", "anything"):
             for method in ("GET", "POST"):

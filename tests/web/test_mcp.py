@@ -7,8 +7,15 @@ import pytest
 from muster.agents.operations import add_agent
 from muster.agents.rules import AddAgent
 from tests.support.builders import new_agent
-from tests.support.desk import OpenDesk, error_of
+from tests.support.desk import Desk, OpenDesk, error_of
 from tests.support.server import call_mcp, call_tool
+
+FOR_ALL = {"attention_ask", "attention_cancel"}
+
+
+async def names(at: Desk, token: str) -> set[str]:
+    """The names of the tools that the holder of this token is offered."""
+    return {tool["name"] for tool in (await call_mcp(at.server, token, "tools/list", {}))["tools"]}
 
 
 @pytest.mark.rule(5, 250)
@@ -21,7 +28,7 @@ async def test_the_chief_alone_is_offered_reply_draft(desk: OpenDesk) -> None:
         assert tool["inputSchema"]["type"] == "object"
         assert set(tool["inputSchema"]["required"]) == {"message_id", "body"}
         assert tool["inputSchema"]["additionalProperties"] is False
-        assert (await call_mcp(at.server, other, "tools/list", {}))["tools"] == []
+        assert await names(at, other) == FOR_ALL
         refused = await call_tool(at.server, other, "reply_draft", message_id=1, body="hello")
         assert refused["isError"]
         assert refused["structuredContent"]["refused"] == "no_tool"
@@ -32,7 +39,7 @@ async def test_a_chief_that_was_replaced_loses_the_tool(desk: OpenDesk) -> None:
     """Who is chief is asked at each call, not at a session's beginning."""
     async with desk() as at:
         await at.db.run(at.owner, add_agent, AddAgent(name="next", chief=True, replace=True))
-        assert (await call_mcp(at.server, at.chief_token, "tools/list", {}))["tools"] == []
+        assert await names(at, at.chief_token) == FOR_ALL
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ async def call_tool(
 
 
 async def _offered(node: Node, tx: Transaction, agent: Agent) -> tuple[chief_tools.Tool, ...]:
-    return await chief_tools.offered(tx, agent) if node.config.plugins else ()
+    return await chief_tools.offered(tx, agent, plugins=node.config.plugins)
 
 
 async def _reserve(tx: Transaction, wanted: _Wanted) -> None:
