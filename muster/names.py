@@ -42,7 +42,7 @@ def count_bytes(text: str, *, field: str) -> int:
         raise Invalid(f"{field} contains half of a surrogate pair.", field=field) from None
 
 
-def normalise_tag(text: str) -> str:
+def normalise_tag(text: str, *, field: str = "tags") -> str:
     """The one spelling of a tag that people write in many; raises Invalid for what is none.
 
     NFKC and casefold, white space around it gone, each space and `_` within it a `-`. What is left
@@ -54,7 +54,7 @@ def normalise_tag(text: str) -> str:
         raise Invalid(
             "A tag must be 1 to 64 small letters a-z, digits and . _ / : -,"
             " with a letter or a digit first.",
-            field="tags",
+            field=field,
         )
     return folded
 

@@ -13,6 +13,7 @@ from typing import cast
 from muster.ids import CredentialKind, kind_of
 from muster.node.node import Node
 from web.agent_socket import agent_socket
+from web.api.tasks import TASKS_API
 from web.asgi import ASGIApp, Receive, Scope, Send
 from web.auth import bearer_tokens
 from web.body_reader import body_reader
@@ -24,11 +25,16 @@ from web.openapi import openapi_routes
 from web.pages.app import make_pages
 from web.pages.static_files import STATIC
 from web.plugin_api import PLUGIN_API
+from web.plugin_tasks import PLUGIN_TASKS
 from web.routes import Routes, router
 
 KIB = 1024
 BODY_BYTES_MAX = 64 * KIB
-BODY_BYTES_MAX_BY_PATH = {"/plugin/v1/messages": 256 * KIB, "/mcp": 256 * KIB}
+BODY_BYTES_MAX_BY_PATH = {
+    "/plugin/v1/messages": 256 * KIB,
+    "/plugin/v1/tasks": 1024 * KIB,  # its text is cut, so it may be long
+    "/mcp": 256 * KIB,
+}
 # A claim that nobody waits for any more must not take a reply with it.
 WAITING_PATHS = frozenset({*(route.path for route in PLUGIN_API if route.waits), "/mcp", "/live"})
 PLUGIN_PREFIX = "/plugin/v1/"
@@ -50,7 +56,8 @@ def cap_for(_method: str, path: str) -> int:
 
 def routes_of(node: Node) -> Routes:
     """The doors that answer one request with one answer."""
-    told = HEALTH + (PLUGIN_API if node.config.plugins else ())
+    plugins = PLUGIN_API + PLUGIN_TASKS if node.config.plugins else ()
+    told = HEALTH + TASKS_API + plugins
     return told + STATIC + openapi_routes(told)
 
 

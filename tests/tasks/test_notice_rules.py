@@ -55,12 +55,12 @@ def test_without_namespaces_the_shape_is_judged_first() -> None:
 @pytest.mark.parametrize(
     ("create", "field"),
     [
-        (NewTask(title="t", body=""), "body"),
-        (NewTask(title="t", body=" \n\u2003"), "body"),
-        (NewTask(title=" ", body="b"), "title"),
-        (NewTask(title="nul\0", body="b"), "title"),
-        (NewTask(title="t", body="nul\0"), "body"),
-        (NewTask(title="t", body="half \ud800"), "body"),
+        (NewTask(title="t", body=""), "create.body"),
+        (NewTask(title="t", body=" \n\u2003"), "create.body"),
+        (NewTask(title=" ", body="b"), "create.title"),
+        (NewTask(title="nul\0", body="b"), "create.title"),
+        (NewTask(title="t", body="nul\0"), "create.body"),
+        (NewTask(title="t", body="half \ud800"), "create.body"),
     ],
 )
 def test_a_task_to_be_filed_says_something(create: NewTask, field: str) -> None:
@@ -96,7 +96,7 @@ def test_a_blank_comment_is_no_comment() -> None:
 def test_routing_needs_its_parts(changes: dict[str, object], field: str) -> None:
     """route_to_chief needs a comment and a notice of three, and a notice needs route_to_chief."""
     with pytest.raises(Invalid) as caught:
-        fit(attrs.evolve(GOOD, **changes))
+        fit(attrs.evolve(GOOD, **changes))  # type: ignore[arg-type]
     assert caught.value.field == field
 
 

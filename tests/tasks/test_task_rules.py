@@ -191,7 +191,7 @@ def test_the_largest_task_is_taken() -> None:
 def test_a_field_outside_its_rule_is_named(field: str, value: object) -> None:
     """Each field that breaks its rule is refused by name."""
     with pytest.raises(Invalid) as caught:
-        check_create(attrs.evolve(GOOD, **{field: value}))
+        check_create(attrs.evolve(GOOD, **{field: value}))  # type: ignore[arg-type]
     assert caught.value.field == field
 
 
@@ -200,7 +200,7 @@ def test_the_tags_of_an_edit_are_named_apart() -> None:
     for field in ("add_tags", "remove_tags"):
         for tag in ("a b,", "superseded-by:1"):
             with pytest.raises(Invalid) as caught:
-                check_edit(attrs.evolve(Edit(), **{field: (tag,)}))
+                check_edit(attrs.evolve(Edit(), **{field: (tag,)}))  # type: ignore[arg-type]
             assert caught.value.field == field
 
 

@@ -74,7 +74,7 @@ async def test_each_credential_opens_its_own_doors_alone(desk: OpenDesk) -> None
         strangers = [agent_token, "mst_" + "a" * 43, "mmh_" + "a" * 43, "mskey_x", "hook-secret"]
         routes = [route.path for route in routes_of(at.server.node)]
         plugins_own = [path for path in routes if path.startswith("/plugin/v1/")]
-        assert len(plugins_own) == 3
+        assert len(plugins_own) == 4
         async with at.server.client() as client:
             for path in plugins_own:
                 for token in strangers:
@@ -103,7 +103,7 @@ async def test_each_credential_opens_its_own_doors_alone(desk: OpenDesk) -> None
 async def test_while_plugins_are_off_every_plugin_route_is_404(desk: OpenDesk) -> None:
     """Off, the plugin's doors do not exist, whatever the credential, nor does the tool."""
     async with desk(MUSTER_PLUGINS="0") as at, at.server.client(at.plugin_token) as client:
-        for path in ("messages", "drafts/claim", "drafts/1/result", "anything"):
+        for path in ("messages", "drafts/claim", "drafts/1/result", "tasks", "anything"):
             for method in ("GET", "POST"):
                 answer = await client.request(method, f"/plugin/v1/{path}", json={})
                 assert answer.status_code == 404, (method, path)

@@ -314,12 +314,7 @@ def check_edit(command: Edit) -> Edit:
 
 def check_tags(tags: Iterable[str], *, field: str = "tags") -> tuple[str, ...]:
     """These tags in their one spelling, each once; raises Invalid, also for a merge's own."""
-    normal = []
-    for tag in tags:
-        try:
-            normal.append(normalise_tag(tag))
-        except Invalid as fault:
-            raise Invalid(fault.sentence, field=field) from None
+    normal = [normalise_tag(tag, field=field) for tag in tags]
     if any(namespace_of(tag) == SUPERSEDED for tag in normal):
         raise Invalid(f"Only a merge writes a {SUPERSEDED}: tag.", field=field)
     return _sorted(normal)

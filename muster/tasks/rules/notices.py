@@ -86,14 +86,14 @@ def _check_key(key: str) -> str:
 
 
 def _fit_task(task: NewTask) -> NewTask:
-    count_bytes(task.title, field="title")
-    count_bytes(task.body, field="body")
+    count_bytes(task.title, field="create.title")
+    count_bytes(task.body, field="create.body")
     # A title is one line on every page, whatever an upstream put into its own.
     title = _GAPS.sub(" ", task.title).strip()[:TITLE_CHARACTERS_MAX]
     if not title:
-        raise Invalid("title must not be blank.", field="title")
+        raise Invalid("create.title must not be blank.", field="create.title")
     if not task.body.strip():
-        raise Invalid("body must not be blank.", field="body")
+        raise Invalid("create.body must not be blank.", field="create.body")
     return NewTask(title=title, body=_cut(task.body, BODY_BYTES_MAX))
 
 
