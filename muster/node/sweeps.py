@@ -20,11 +20,14 @@ from muster.principals import Muster, System
 
 BATCH = 200
 
-Work = Callable[[], Awaitable[None]]
+Work = Callable[[], Awaitable[str | None]]
 
 
 class Sweep(Actor):
-    """Runs `work` at once and then again `interval_seconds` after each end."""
+    """Runs `work` at once and then again `interval_seconds` after each end.
+
+    What the work answers with is a note for the log.
+    """
 
     def __init__(self, work: Work, *, interval_seconds: float) -> None:
         super().__init__()
@@ -39,9 +42,11 @@ class Sweep(Actor):
         """Do one round."""
         assert message == "round", message
         try:
-            await self._work()
+            note = await self._work()
         except Unavailable as away:
-            self.log.note(f"the database is away: {away.sentence}")
+            note = f"the database is away: {away.sentence}"
+        if note is not None:
+            self.log.note(note)
         self.timers.after(self._interval_seconds, "round", key="round")
 
 
