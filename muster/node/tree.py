@@ -4,7 +4,7 @@
           │            ├─ listener           hints of other processes; a lost connection restarts it
           │            └─ supervision-sink   reports into the database
           ├─ outbox     hints to other servers, while there are some
-          ├─ sweeps     leases, expiries, lost hints; one child each
+          ├─ sweeps     leases, expiries, lost hints, unrouted messages; one child each
           └─ owners (dynamic) ── owner:7 ─┬─ chief
                                           └─ agent:31
 
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from actors import Actor, ChildSpec, Intensity, SupervisorSpec
 from muster.drafts.actor import Waiters
-from muster.node import sweeps
+from muster.node import ask_sweeps, sweeps
 from muster.node.nodes import Heartbeat
 from muster.node.owners import OWNERS
 from muster.pg.database import Database
@@ -29,6 +29,7 @@ PATIENT = Intensity(restarts=1000, window_seconds=60.0, backoff_max_seconds=2.0)
 
 LEASE_SECONDS = 2.0  # a lapsed lease is written within 5 s
 EXPIRY_SECONDS = 30.0
+UNROUTED_SECONDS = 30.0
 CLAIMABLE_SECONDS = 3.0
 LAST_SEEN_SECONDS = 60.0
 HEARTBEAT_SECONDS = 5.0
@@ -49,6 +50,8 @@ def tree_spec(
         children=[
             _sweep("leases", lambda: sweeps.lapse_leases(db), LEASE_SECONDS),
             _sweep("expiries", lambda: sweeps.expire_drafts(db), EXPIRY_SECONDS),
+            _sweep("asks", lambda: ask_sweeps.expire_asks(db), EXPIRY_SECONDS),
+            _sweep("unrouted", lambda: ask_sweeps.ask_about_unrouted(db), UNROUTED_SECONDS),
             _sweep("claimable", lambda: sweeps.wake_for_claimable(db, waiters), CLAIMABLE_SECONDS),
             _sweep("last-seen", lambda: sweeps.write_last_seen(db, seen), LAST_SEEN_SECONDS),
             _sweep("heartbeat", heartbeat.beat, HEARTBEAT_SECONDS),
