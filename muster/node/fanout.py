@@ -7,11 +7,18 @@ comes later reads the database.
 
 from collections.abc import Sequence
 
+from actors import Address, Undelivered
 from muster.chief.actor import Deliver, Retry
 from muster.drafts.actor import Waiters
 from muster.node.live import Live
 from muster.node.owners import Owners
 from muster.outcomes import SHOWN, Hint, HintKind
+from muster.push.actor import Look, Sweep
+
+# What an owner is pushed, and where.
+PUSHED = frozenset(
+    {HintKind.DRAFT_CHANGED, HintKind.ASK_CHANGED, HintKind.TASK_CHANGED, HintKind.DEVICE_CHANGED}
+)
 
 
 class Fanout:
@@ -21,10 +28,12 @@ class Fanout:
         self._waiters = waiters
         self._live = live
         self._owners: Owners | None = None
+        self._pusher: Address | None = None
 
-    def attach(self, owners: Owners) -> None:
+    def attach(self, owners: Owners, pusher: Address) -> None:
         """The tree is up: hints reach its actors from here on."""
         self._owners = owners
+        self._pusher = pusher
 
     def publish(self, hints: Sequence[Hint]) -> None:
         """Let each hint's addressees look again."""
@@ -36,15 +45,13 @@ class Fanout:
         self._waiters.wake_all()
         self._waiters.doubt_all()
         self._live.resync()
+        self._tell_pusher(Sweep())
         if self._owners is not None:
             self._owners.doubt_all()
 
     def _spread(self, hint: Hint) -> None:
         if hint.kind in SHOWN:
-            noun = hint.kind.value.removesuffix(".changed")
-            self._live.tell(hint.owner_id, noun, {"id": hint.id})
-            if hint.kind is HintKind.SESSION_CHANGED:
-                self._live.end_sessions(hint.owner_id, hint.id)
+            self._show(hint)
             return
         match hint.kind:
             case HintKind.MESSAGE_QUEUED:
@@ -62,9 +69,26 @@ class Fanout:
                 self._live.end_sessions(hint.owner_id)
                 self._doubt_agents(hint.owner_id, None)
 
+    def _show(self, hint: Hint) -> None:
+        noun = hint.kind.value.removesuffix(".changed")
+        self._live.tell(hint.owner_id, noun, {"id": hint.id})
+        if hint.kind is HintKind.SESSION_CHANGED:
+            self._live.end_sessions(hint.owner_id, hint.id)
+        if hint.kind in PUSHED:
+            changed = hint.kind is HintKind.DEVICE_CHANGED
+            self._tell_pusher(Look(owner_id=hint.owner_id, device_changed=changed))
+
     def _tell_chief(self, owner_id: int, message: Deliver | Retry) -> None:
         if self._owners is not None:
             self._owners.tell_chief(owner_id, message)
+
+    def _tell_pusher(self, message: Look | Sweep) -> None:
+        """Equal messages wait there once; what is dropped, the next sweep finds."""
+        if self._pusher is not None:
+            try:
+                self._pusher.tell(message, key=message)
+            except Undelivered:
+                return
 
     def _doubt_agents(self, owner_id: int, agent_id: int | None) -> None:
         if self._owners is not None:

@@ -30,6 +30,8 @@ from muster.pg.migrate import newest_version
 from muster.pg.query import Query
 from muster.principals import Node as NodePrincipal
 from muster.principals import Plugin
+from muster.push.actor import Pusher
+from muster.push.presence import Presence
 
 READY_SECONDS = 2.0
 DISMISS_SECONDS = 6.0
@@ -48,6 +50,7 @@ class Node:
     waiters: Waiters = attrs.field(factory=Waiters)
     gateways: Gateways = attrs.field(factory=Gateways)
     seen: Seen = attrs.field(factory=Seen)
+    presence: Presence = attrs.field(factory=Presence)
     draining: bool = False
     schema_version: int = attrs.field(factory=newest_version)
     live: Live = attrs.field(init=False)
@@ -139,9 +142,14 @@ async def open_node(
 ) -> AsyncIterator[Node]:
     """Run the node's tree around the block; `notify` reaches the other nodes."""
     outbox = ChildSpec(name="outbox", start=functools.partial(Outbox, notify, node.outgoings))
+    pusher = ChildSpec(
+        name="pusher",
+        start=lambda: Pusher(node.db, node.presence, lambda: node.config.public_url),
+    )
     spec = tree_spec(
         database=database,
         outbox=outbox,
+        pusher=pusher,
         db=node.db,
         waiters=node.waiters,
         seen=node.seen,
@@ -159,6 +167,6 @@ async def open_node(
                 may_begin=lambda: not node.draining,
             ),
         )
-        node.fanout.attach(node.owners)
+        node.fanout.attach(node.owners, tree.address("root/push/pusher"))
         yield node
         await node.heartbeat.leave()

@@ -5,6 +5,7 @@
           │            └─ supervision-sink   reports into the database
           ├─ outbox     hints to other servers, while there are some
           ├─ sweeps     leases, expiries, lost hints, unrouted messages; one child each
+          ├─ push ── pusher     tells owners, at their devices, of what waits for them
           └─ owners (dynamic) ── owner:7 ─┬─ chief
                                           └─ agent:31
 
@@ -39,6 +40,7 @@ def tree_spec(
     *,
     database: Sequence[ChildSpec],
     outbox: ChildSpec,
+    pusher: ChildSpec,
     db: Database,
     waiters: Waiters,
     seen: sweeps.Seen,
@@ -58,7 +60,9 @@ def tree_spec(
         ],
     )
     patient = SupervisorSpec(name="database", intensity=PATIENT, children=database)
-    return SupervisorSpec(name="root", children=[patient, outbox, clock, OWNERS])
+    # What is sent to machines elsewhere may fail in ways that nobody thought of; that ends nobody.
+    push = SupervisorSpec(name="push", intensity=PATIENT, children=[pusher])
+    return SupervisorSpec(name="root", children=[patient, outbox, clock, push, OWNERS])
 
 
 def _sweep(name: str, work: sweeps.Work, interval_seconds: float) -> ChildSpec:

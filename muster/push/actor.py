@@ -49,23 +49,16 @@ class Sweep:
     after_id: int = 0
 
 
-@attrs.frozen(kw_only=True)
-class PushSettings:
-    """What the actor is told; `public_url` is known once the server listens."""
-
-    public_url: Callable[[], str]
-    sweep_seconds: float = SWEEP_SECONDS
-    grace_seconds: float = GRACE_SECONDS
-
-
 class Pusher(Actor):
-    """Sends what is due, of all owners."""
+    """Sends what is due, of all owners. `public_url` is known once the server listens."""
 
-    def __init__(self, db: Database, presence: Presence, settings: PushSettings) -> None:
+    def __init__(
+        self, db: Database, presence: Presence, public_url: Callable[[], str]
+    ) -> None:
         super().__init__()
         self._db = db
         self._presence = presence
-        self._settings = settings
+        self._public_url = public_url
         self._listening: set[int] = set()  # owners with a device, as the last sweep found them
         self._sending: dict[int, bool] = {}  # devices that have a task; true: look once more
         self._soon: set[int] = set()  # owners that a timer is armed for
@@ -97,7 +90,7 @@ class Pusher(Actor):
             await work(number)
         except Unavailable as away:
             self.log.note(f"the database is away: {away.sentence}")
-            self.timers.after(self._settings.sweep_seconds, Sweep(), key="sweep")
+            self.timers.after(SWEEP_SECONDS, Sweep(), key="sweep")
 
     async def _sweep(self, after_id: int) -> None:
         owners = await self._db.run(System(), operations.list_listening, after_id)
@@ -108,20 +101,20 @@ class Pusher(Actor):
             await self._db.run(Muster(owner_id=owner_id), operations.forget, None)
             await self._look(owner_id)
         # The next part comes as a message, so that hints are not held up by many owners.
-        wait = 0.0 if owners else self._settings.sweep_seconds
+        wait = 0.0 if owners else SWEEP_SECONDS
         last = owners[-1] if owners else 0
         self.timers.after(wait, Sweep(after_id=last), key="sweep")
 
     async def _look(self, owner_id: int) -> None:
         self._listening.add(owner_id)
         watched = self._presence.watches(owner_id)
-        command = Plan(grace_seconds=self._settings.grace_seconds if watched else 0.0)
+        command = Plan(grace_seconds=GRACE_SECONDS if watched else 0.0)
         planned = await self._db.run(Muster(owner_id=owner_id), operations.plan, command)
         for one in planned.due:
             wait = (one.due_at - planned.now).total_seconds()
             if wait <= 0:
                 self._serve(owner_id, one.device_id)
-            elif wait < self._settings.sweep_seconds:
+            elif wait < SWEEP_SECONDS:
                 self._look_again(owner_id, wait)
 
     def _look_again(self, owner_id: int, seconds: float) -> None:
@@ -176,7 +169,7 @@ class Pusher(Actor):
         assert self._dialler is not None
         if self._key is None:
             self._key = await self._db.run(Node(), operations.push_key, None)
-        outgoing = make_request(taken, self._key, self._settings.public_url())
+        outgoing = make_request(taken, self._key, self._public_url())
         answer = await self._dialler.send(outgoing)
         chance = random.random()  # noqa: S311 - only spreads retries
         command = SettlePush(taken=taken, answer=answer, chance=chance)
