@@ -13,6 +13,7 @@ from typing import cast
 from muster.ids import CredentialKind, kind_of
 from muster.node.node import Node
 from web.agent_socket import agent_socket
+from web.api.plugins import PLUGINS_API
 from web.api.tasks import TASKS_API
 from web.asgi import ASGIApp, Receive, Scope, Send
 from web.auth import bearer_tokens
@@ -56,7 +57,7 @@ def cap_for(_method: str, path: str) -> int:
 
 def routes_of(node: Node) -> Routes:
     """The doors that answer one request with one answer."""
-    plugins = PLUGIN_API + PLUGIN_TASKS if node.config.plugins else ()
+    plugins = PLUGIN_API + PLUGIN_TASKS + PLUGINS_API if node.config.plugins else ()
     told = HEALTH + TASKS_API + plugins
     return told + STATIC + openapi_routes(told)
 

@@ -54,6 +54,7 @@ SLUGS: Final = (
     Slug("method_not_allowed", 405, "The path exists, but not by this method; see `Allow`."),
     Slug("muster_asked", 409, "muster asked this; only what becomes of its message closes it."),
     Slug("name_taken", 409, "Something live has this name already."),
+    Slug("no_chief", 409, "The owner has no chief to hand it to."),
     Slug("no_reply", 409, "Nobody can answer this message."),
     Slug(
         "no_task_namespaces",
@@ -74,6 +75,7 @@ SLUGS: Final = (
     ),
     Slug("plugin_revoked", 409, "The plugin of this reply is revoked."),
     Slug("refused", 409, "A rule says no in this state."),
+    Slug("reply_exists", 409, "The chief drafted a reply to this message already."),
     Slug("reply_in_flight", 409, "Another reply to the message is on its way."),
     Slug("request_timeout", 408, "The request did not arrive in time.", later=True),
     Slug("scope", 403, "This token may read and change nothing."),
@@ -81,6 +83,7 @@ SLUGS: Final = (
     Slug("stale_epoch", 409, "A newer connection of this agent has taken over."),
     Slug("step_up_needed", 409, "The sign-in is too old for this; proving anew helps."),
     Slug("tag_reserved", 400, "The tag's namespace is not the caller's to give."),
+    Slug("task_exists", 409, "The chief filed a task because of this message already."),
     Slug("task_merged", 409, "The task was merged into another one."),
     Slug("too_many", 429, "An allowance is used up.", later=True),
     Slug("too_many_asks", 409, "So many asks await the owner; that is all there may be."),
