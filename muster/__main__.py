@@ -30,6 +30,7 @@ _COMMANDS: dict[str, _Listed] = {
     "agent": _Listed("muster.commands.agent:agent", "Add, list, retire and run agents."),
     "messages": _Listed("muster.commands.messages:messages", "Look at what came in."),
     "drafts": _Listed("muster.commands.drafts:drafts", "Read and decide the replies that wait."),
+    "asks": _Listed("muster.commands.asks:asks", "Read and answer what is asked of you."),
     "audit": _Listed("muster.commands.audit:audit", "Read who did what, newest first."),
     "mail": _Listed("muster.commands.mail:mail", "Run the mail plugin, or check it."),
     "config": _Listed("muster.commands.config:config", "Show and check the settings."),

@@ -1,12 +1,12 @@
 """`muster drafts`: the replies that the chief wrote, and your word on each."""
 
-import os
 import re
 from typing import TYPE_CHECKING
 
 import attrs
 import click
 
+from muster.commands.decisions import require_decisions
 from muster.commands.messages import document as message_document
 from muster.commands.messages import listed_sender, print_message
 from muster.commands.next_step import to_type
@@ -24,7 +24,6 @@ from muster.commands.output import (
 )
 from muster.commands.session import in_store
 from muster.drafts.rules import Approve, Draft, Reject, State
-from muster.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -184,7 +183,7 @@ def approve(draft_id: int, owner: str | None, sha256: str | None, *, as_json: bo
     """
     from muster.drafts.operations import approve as operation
 
-    _require_decisions()
+    require_decisions()
     command = Approve(draft_id=draft_id, sha256=sha256)
     decided = in_store(lambda store: store.run_as(owner, operation, command))
     _tell(decided, "is approved; its plugin collects it at its next call.", as_json=as_json)
@@ -199,20 +198,10 @@ def reject(draft_id: int, owner: str | None, sha256: str | None, *, as_json: boo
     """Reject a pending draft, or take back an approval that no plugin has collected yet."""
     from muster.drafts.operations import reject as operation
 
-    _require_decisions()
+    require_decisions()
     command = Reject(draft_id=draft_id, sha256=sha256)
     decided = in_store(lambda store: store.run_as(owner, operation, command))
     _tell(decided, "is rejected; it is never sent.", as_json=as_json)
-
-
-def _require_decisions() -> None:
-    from muster.config import Config
-
-    if not Config.from_environ(os.environ).cli_decisions:
-        raise Refused(
-            "Decisions by command line are switched off here (MUSTER_CLI_DECISIONS=0).",
-            code="cli_decisions_off",
-        )
 
 
 async def _list(tx: "Transaction", command: "ListDrafts") -> Listing:

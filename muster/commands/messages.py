@@ -120,6 +120,8 @@ def print_message(
         ("Stored", local(message.created_at)),
         ("State", _progress(message, now)),
     ]
+    if message.settle_reason is not None:
+        pairs.append(("Needs nothing", shown(message.settle_reason)))
     if usage is not None:
         pairs.append(("Tokens", _tokens(usage)))
     if message.no_reply:
@@ -191,4 +193,7 @@ def document(message: Message, plugins: Mapping[int, str]) -> dict[str, object]:
         "created_at": utc(message.created_at),
         "delivering_at": utc(message.delivering_at),
         "settled_at": utc(message.settled_at),
+        "retries": message.retries,
+        "settle_reason": message.settle_reason,
+        "dispositioned_at": utc(message.dispositioned_at),
     }
