@@ -11,8 +11,8 @@ from tests.test_sql import QUERIES
 
 ROWS = 100_000
 LARGE = (
-    *("messages", "drafts", "asks", "audit", "credentials", "reports"),
-    "push_deliveries",
+    *("messages", "drafts", "asks", "tasks", "audit", "credentials", "reports"),
+    *("task_tags", "task_comments", "push_deliveries"),
 )
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _DECLARED = {"now": "timestamptz", "owner_id": "bigint"}
@@ -51,6 +51,13 @@ insert into asks (owner_id, asked_by, question, answers, message_id, plugin_mess
                   created_at, expires_at, ended_at)
 select owner_id, 'muster', 'What now?', '{{}}', id, id, 'dismissed', now(), now(), now()
 from messages;
+insert into tasks (owner_id, title, body, status, message_id, created_by, created_at, updated_at,
+                   closed_at)
+select owner_id, 'Water the garden', '', 'complete', id, 'owner', now(), now(), now()
+from messages;
+insert into task_tags (owner_id, task_id, tag) select owner_id, id, 'record:' || id from tasks;
+insert into task_comments (owner_id, task_id, author, body, body_sha256, created_at)
+select owner_id, id, 'owner', 'done?', sha256('done?'), now() from tasks;
 insert into audit (owner_id, at, actor, via, action, subject, data)
 select 1 + n % 200, now(), 'muster', 'muster', 'plugin.delivered', 'message:' || n, '{{}}'
 from generate_series(1, {ROWS}) n;

@@ -10,7 +10,8 @@ from muster.principals import Owner
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.refused_asks import ASKS
 from tests.support.refused_pushes import PUSHES
-from tests.support.rows import MESSAGE, Rows, add_rows
+from tests.support.refused_tasks import TASKS
+from tests.support.rows import MESSAGE, TASK, Rows, add_rows
 
 # Each refusal: the constraint or trigger, and the statement that meets it after the ones before.
 AGENT = "insert into agents (owner_id, name, chief, provisioned, created_at) values"
@@ -233,6 +234,7 @@ CASES: list[tuple[str, list[str]]] = [
     ("append-only", ["truncate audit"]),
     ("audit_owner_id_fkey", [f"{FACT} (-1, %(now)s, 'a', 'v', 'x', 's', '{{}}')"]),
     *ASKS,
+    *TASKS,
     *PUSHES,
 ]  # fmt: skip
 # Identities, and pairs that stand only as targets of foreign keys: nothing writes them.
@@ -283,6 +285,7 @@ async def params(db: SpiedDatabase, owner: Owner) -> dict[str, object]:
     async with db.transaction(owner) as tx:
         mute = await tx.scalar(MESSAGE, plugin=rows.plugin_id, external="mute", no_reply=True)
         second = await tx.scalar(MESSAGE, plugin=rows.plugin_id, external="2", no_reply=False)
+        second_task = await tx.scalar(TASK)
         return {
             "owner": owner.owner_id,
             "now": tx.now,
@@ -293,6 +296,8 @@ async def params(db: SpiedDatabase, owner: Owner) -> dict[str, object]:
             "second": second,
             "draft": rows.draft_id,
             "ask": rows.ask_id,
+            "task": rows.task_id,
+            "second_task": second_task,
             "sha256": rows.token_sha256,
         }
 

@@ -61,6 +61,26 @@ ASK = Query(
     returning id
     """
 )
+TASK = Query(
+    """
+    insert into tasks (owner_id, title, body, status, created_by, created_at, updated_at)
+    values (%(owner_id)s, 'Water the garden', '', 'open', 'owner', %(now)s, %(now)s)
+    returning id
+    """
+)
+ON_TASK = (
+    Query(
+        """
+        insert into task_tags (owner_id, task_id, tag) values (%(owner_id)s, %(task)s, 'inbox')
+        """
+    ),
+    Query(
+        """
+        insert into task_comments (owner_id, task_id, author, body, body_sha256, created_at)
+        values (%(owner_id)s, %(task)s, 'owner', 'done?', sha256('done?'), %(now)s)
+        """
+    ),
+)
 SIGN_IN = (
     Query(
         """
@@ -135,6 +155,7 @@ class Rows:
     message_id: int
     draft_id: int
     ask_id: int
+    task_id: int
 
 
 async def add_rows(db: Database, owner: Owner) -> Rows:
@@ -148,6 +169,9 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         message = await tx.scalar(MESSAGE, plugin=plugin, external="1", no_reply=False)
         draft = await tx.scalar(DRAFT, message=message, plugin=plugin, agent=agent)
         ask = await tx.scalar(ASK, message=message)
+        task = await tx.scalar(TASK)
+        for insert in ON_TASK:
+            await tx.execute(insert, task=task)
         for insert in SIGN_IN:
             await tx.execute(insert, sha256=sha256)
         for insert in PUSH:
@@ -162,4 +186,5 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         message_id=message,
         draft_id=draft,
         ask_id=ask,
+        task_id=task,
     )

@@ -83,7 +83,7 @@ begin
     end if;
     return new;
 end $$;
-create trigger tasks_merge before insert or update on tasks for each row execute function tasks_check_merge();
+create trigger tasks_merged_once before insert or update on tasks for each row execute function tasks_check_merge();
 
 create function task_comments_keep_text() returns trigger language plpgsql as $$
 begin
