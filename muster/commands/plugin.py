@@ -7,6 +7,7 @@ import click
 from muster.commands.next_step import to_type
 from muster.commands.options import json_option, owner_option
 from muster.commands.output import local, print_json, print_table, utc
+from muster.commands.plugin_new import new as new_command
 from muster.commands.plugin_retry import retry as retry_command
 from muster.commands.plugin_test import test as test_command
 from muster.commands.session import in_store
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def plugin() -> None:
-    """Add, list, revoke and test plugins."""
+    """Add, list and revoke plugins; write and test your own."""
 
 
+plugin.add_command(new_command)
 plugin.add_command(retry_command)
 plugin.add_command(test_command)
 

@@ -45,6 +45,7 @@ from muster.clients.plugin.wire import (
     Verdict,
 )
 from muster.clients.state_folder import StateFolderBusyError
+from muster.clients.stopping import until_stopped
 
 __all__ = [
     "ClaimLostError",
@@ -77,4 +78,5 @@ __all__ = [
     "open_journal",
     "run_plugin",
     "run_plugin_once",
+    "until_stopped",
 ]
