@@ -1,4 +1,4 @@
-"""`/attention` and the cards of reply drafts (plugins: "The card").
+"""`/attention`: asks, and the cards of reply drafts (plugins: "The card").
 
 A form carries the draft's id and the digest of the text that was read. What is not so any more (the
 draft was decided, superseded, collected; the text is another) is answered 409 with the fresh card.
@@ -8,6 +8,8 @@ So a second click, or a form that Back brought up again, changes nothing.
 from quart import Blueprint
 from quart.typing import ResponseReturnValue
 
+from muster.attention.operations import Dismiss, dismiss, get_ask
+from muster.chief.operations.asks import AnswerAsk, answer_ask
 from muster.chief.operations.attention import LookAtAttention, Tab, look_at_attention
 from muster.drafts.operations import Approve, Reject
 from muster.drafts.operations.cards import Decided, decide_card, find_card
@@ -66,3 +68,26 @@ async def _show_decided(visit: Visit, decided: Decided) -> ResponseReturnValue:
     if decided.refusal is None:
         return go_to(f"/attention?tab=drafts&decided={decided.card.id}")
     return await show("draft.html", 409, seen=decided, fresh=visit.is_fresh)
+
+
+@signed_in(ATTENTION, "GET", "/asks/<ask_id>")
+async def ask(visit: Visit, ask_id: str) -> ResponseReturnValue:
+    """One ask, with what became of it."""
+    found = await visit.node.db.run(visit.owner, get_ask, read_id(ask_id))
+    return await show("ask.html", ask=found)
+
+
+@signed_in(ATTENTION, "POST", "/asks/<ask_id>/answer")
+async def answer(visit: Visit, ask_id: str) -> ResponseReturnValue:
+    """Answer by one of its buttons or in words of one's own."""
+    text = visit.form.get("text", "").replace("\r\n", "\n").strip()
+    command = AnswerAsk(ask_id=read_id(ask_id), text=text)
+    await visit.node.db.run(visit.owner, answer_ask, command)
+    return go_to("/attention?tab=asks")
+
+
+@signed_in(ATTENTION, "POST", "/asks/<ask_id>/dismiss")
+async def dismiss_ask(visit: Visit, ask_id: str) -> ResponseReturnValue:
+    """Take an ask away without an answer."""
+    await visit.node.db.run(visit.owner, dismiss, Dismiss(ask_id=read_id(ask_id)))
+    return go_to("/attention?tab=asks")

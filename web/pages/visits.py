@@ -254,7 +254,7 @@ async def _note_seen(node: Node, visitor: Visitor, cookie: str) -> None:
 async def _count_waiting(node: Node, visitor: Visitor) -> int:
     owner = Owner(owner_id=visitor.owner_id, via="browser")
     async with node.db.transaction(owner, look=True) as tx:
-        return await count_waiting(tx)
+        return (await count_waiting(tx)).total
 
 
 def _visit(guest: Guest) -> Visit:

@@ -1,18 +1,40 @@
 """How much waits for the owner: the number beside Attention on every page."""
 
+import attrs
+
 from muster.pg.database import Transaction
 from muster.pg.query import Query
 
-# An agent has 20 pending drafts at most, found by drafts_pending_idx: no owner's listing is walked.
+
+@attrs.frozen(kw_only=True)
+class Counts:
+    """How many asks are open and how many reply drafts await a decision, by the clock."""
+
+    asks: int
+    drafts: int
+
+    @property
+    def total(self) -> int:
+        """All that waits."""
+        return self.asks + self.drafts
+
+
+# An agent has 20 pending drafts at most, found by drafts_pending_idx, and an owner 50 open asks by
+# asks_open_idx: no listing is walked.
 COUNT_WAITING = Query("""
-    select count(*) from agents a
-    join drafts d on d.agent_id = a.id and d.state = 'pending' and d.expires_at > %(now)s
-    where a.owner_id = %(owner_id)s
+    select
+        (
+            select count(*) from asks k
+            where k.owner_id = %(owner_id)s and k.state = 'open' and k.expires_at > %(now)s
+        ) as asks,
+        (
+            select count(*) from agents a
+            join drafts d on d.agent_id = a.id and d.state = 'pending' and d.expires_at > %(now)s
+            where a.owner_id = %(owner_id)s
+        ) as drafts
 """)
 
 
-async def count_waiting(tx: Transaction) -> int:
-    """How many reply drafts await the owner's decision now."""
-    count = await tx.scalar(COUNT_WAITING)
-    assert isinstance(count, int)
-    return count
+async def count_waiting(tx: Transaction) -> Counts:
+    """Count what awaits the owner's word now."""
+    return await tx.one(COUNT_WAITING, Counts)
