@@ -11,6 +11,10 @@ from muster.node.node import Node
 from web.pages import visits, words
 from web.pages.attention import ATTENTION
 from web.pages.home import HOME
+from web.pages.security import SECURITY
+from web.pages.setting_up import SETTING_UP
+from web.pages.settings import SETTINGS
+from web.pages.signing import SIGNING
 from web.pages.static_files import static_url
 from web.routes import answer_phrase
 
@@ -20,7 +24,7 @@ CONTENT_SECURITY_POLICY = (
     " connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self';"
     " frame-ancestors 'none'; base-uri 'none'"
 )
-PAGES = (HOME, ATTENTION)
+PAGES = (HOME, SIGNING, SETTING_UP, ATTENTION, SETTINGS, SECURITY)
 SECURITY_HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",

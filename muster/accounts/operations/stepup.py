@@ -60,3 +60,7 @@ def after_step_up(
         return await operation(tx, command)
 
     return guarded
+
+
+async def confirm_fresh(_tx: Transaction, _command: None) -> None:
+    """Nothing: what `after_step_up` guards when the work itself is not one operation."""
