@@ -29,7 +29,7 @@ said).
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, assert_never
 
@@ -66,6 +66,10 @@ class AskedBy(enum.Enum):
     MUSTER = "muster"
 
 
+def _as_buttons(answers: Iterable[str]) -> tuple[str, ...]:
+    return tuple(answers)
+
+
 @attrs.frozen(kw_only=True)
 class Ask:
     """A question and what became of it. The question never changes."""
@@ -75,7 +79,7 @@ class Ask:
     asked_by: AskedBy = attrs.field(converter=AskedBy)
     agent_id: int | None  # None for muster's own
     question: str
-    answers: tuple[str, ...] = attrs.field(converter=tuple)  # the buttons
+    answers: tuple[str, ...] = attrs.field(converter=_as_buttons)  # the buttons
     message_id: int | None
     task_id: int | None
     plugin_message_id: int | None  # what muster asks about: answering it settles that message
