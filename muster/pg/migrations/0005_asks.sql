@@ -139,3 +139,6 @@ from settled;
 alter table messages force row level security;
 alter table drafts force row level security;
 alter table audit force row level security;
+
+-- What happened to one thing, in its order: a page of the log about a message, a draft or a task.
+create index audit_subject_idx on audit (owner_id, subject, id desc);
