@@ -84,15 +84,19 @@ async def make_message(
     delivered_to: Agent | None = None,
     external_id: str | None = None,
     body: str = "Does noon work?",
+    sender: str = "Ada <ada@example.test>",
+    subject: str = "Lunch",
     no_reply: bool = False,
+    sender_verified: bool = False,
 ) -> message_rules.Message:
     """A message of the plugin's, queued or already delivered to an agent."""
     command = message_rules.Post(
         external_id=external_id or f"msg-{next(_numbers)}",
         body=body,
-        sender="Ada <ada@example.test>",
-        subject="Lunch",
+        sender=sender,
+        subject=subject,
         no_reply=no_reply,
+        sender_verified=sender_verified,
     )
     posted = await db.run(plugin, messages.post, command)
     if delivered_to is None:
