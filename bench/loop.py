@@ -29,6 +29,7 @@ from bench.scale import Scale
 from bench.server import Server, child
 from muster.chief import operations as chief
 from muster.chief import tools
+from muster.chief.turns import Heard
 from muster.credentials.operations import knock
 from muster.credentials.rules import Knock
 from muster.drafts.operations import Approve, ClaimNext, Report, approve, claim_next, report
@@ -261,7 +262,13 @@ async def _turn(db: Database, owner_id: int, agent: Chief) -> int:
     filed = await db.run(agent.principal, tools.reply_draft, call)
     draft_id = filed["draft_id"]
     assert isinstance(draft_id, int)
-    settle = chief.Settle(message_id=handover.message.id, ending=Complete(epoch=0))
+    settle = chief.Settle(
+        message_id=handover.message.id,
+        turn_id=handover.turn_id,
+        conversation_id=handover.conversation_id,
+        ending=Complete(epoch=0),
+        heard=Heard(text="drafted"),
+    )
     await db.run(muster, chief.settle, settle)
     return draft_id
 

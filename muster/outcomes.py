@@ -20,6 +20,7 @@ class HintKind(enum.Enum):
     PLUGIN_REVOKED = "plugin.revoked"  # a plugin
     AGENT_CHANGED = "agent.changed"  # an agent: revoked, replaced, or connected elsewhere
     USER_CHANGED = "user.changed"  # a user: disabled or enabled
+    WORDS_QUEUED = "words.queued"  # an agent: words wait for it
     CLAIM_BEGUN = "claim.begun"  # a user: the chief may be offered what is queued
     # Whoever shows one of these, or tells somebody about it, looks again.
     MESSAGE_CHANGED = "message.changed"

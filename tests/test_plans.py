@@ -11,7 +11,7 @@ from tests.test_sql import QUERIES
 
 ROWS = 100_000
 LARGE = (
-    *("messages", "drafts", "asks", "tasks", "audit", "credentials", "reports"),
+    *("messages", "drafts", "asks", "turns", "tasks", "audit", "credentials", "reports"),
     *("task_tags", "task_comments", "push_deliveries"),
 )
 _PARAMETER = re.compile(r"%\((\w+)\)s")
@@ -51,6 +51,12 @@ insert into asks (owner_id, asked_by, question, answers, message_id, plugin_mess
                   created_at, expires_at, ended_at)
 select owner_id, 'muster', 'What now?', '{{}}', id, id, 'dismissed', now(), now(), now()
 from messages;
+insert into conversations (owner_id, agent_id, plugin_id, title, created_at)
+select owner_id, id, id, 'Mail', now() from agents;
+insert into turns (owner_id, conversation_id, agent_id, message_id, state, attempt, epoch,
+                   created_at, begun_at, ended_at)
+select m.owner_id, c.id, m.agent_id, m.id, 'delivered', 1, 1, now(), now(), now()
+from messages m join conversations c on c.agent_id = m.agent_id;
 insert into tasks (owner_id, title, body, status, message_id, created_by, created_at, updated_at,
                    closed_at)
 select owner_id, 'Water the garden', '', 'complete', id, 'owner', now(), now(), now()

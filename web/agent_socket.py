@@ -68,6 +68,7 @@ async def _serve(node: Node, socket: Socket, scope: Scope) -> tuple[int, str]:
 async def _talk(node: Node, socket: Socket, gateway: Gateway) -> BadFrame | None:
     """Talk until the peer is gone, or until it sends a bad frame, which is returned."""
     await socket.send_frame(await _welcome(node, gateway.agent))
+    node.owners.wake(gateway.agent)
     bad = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(

@@ -15,6 +15,9 @@ output_tokens}`: what the turn took of a language model, also one that failed. I
 word and nothing but a record: the counts are integers of 0 to 10**12, `model` is a string of at
 most 200 characters without controls, and anything else is a malformed frame.
 
+What the agent says in a turn, in its `turn.delta`s and its `turn.done`, goes to the Ear of whoever
+had the turn run; nothing of it is kept here.
+
 A turn whose writing never began, or that was answered `turn.busy` before anything else, was not
 handed over. Once writing began every other ending but `turn.done` is unproven: the text may have
 reached the agent (plugins: "Delivery to your chief").
@@ -71,6 +74,16 @@ class TurnEnd:
     usage: TokenUse | None = None
 
 
+class Ear(Protocol):
+    """Hears what the agent says in a turn, as it comes; never waits."""
+
+    def heard(self, text: str) -> None:
+        """The agent said this, and goes on."""
+
+    def done(self, text: str) -> None:
+        """The agent's last word, which may repeat what was heard."""
+
+
 UNPROVEN = TurnEnd(ended=Ended.UNPROVEN)
 NOT_HANDED_OVER = TurnEnd(ended=Ended.NOT_HANDED_OVER)
 
@@ -89,6 +102,7 @@ class Turn:
 @attrs.define
 class _InHand:
     turn_id: str
+    ear: Ear | None = None
     begun: bool = False  # the agent showed that it works on the turn
     end: TurnEnd | None = None
     over: trio.Event = attrs.field(factory=trio.Event)  # its end is known
@@ -122,15 +136,16 @@ class Gateway:
         """Whether a turn offered now would be written: connected, and no turn in hand."""
         return not self._closed and self._in_hand is None
 
-    async def run_turn(self, turn: Turn) -> TurnEnd:
+    async def run_turn(self, turn: Turn, ear: Ear | None = None) -> TurnEnd:
         """Hand `turn` over and wait for its end, at most `turn.deadline_seconds`.
 
-        Then the agent is told to stop, and has CANCEL_GRACE_SECONDS to say how it ended. A
-        cancelled caller tells the agent to stop; what became of the turn is then unproven.
+        `ear` hears what the agent says meanwhile. Then the agent is told to stop, and has
+        CANCEL_GRACE_SECONDS to say how it ended. A cancelled caller tells the agent to stop; what
+        became of the turn is then unproven.
         """
         if not self.can_take_turn:
             return NOT_HANDED_OVER
-        in_hand = self._in_hand = _InHand(turn.turn_id)
+        in_hand = self._in_hand = _InHand(turn.turn_id, ear)
         try:
             with trio.move_on_after(turn.deadline_seconds):
                 await self._peer.send_frame(
@@ -189,13 +204,17 @@ class Gateway:
             case "turn.started":
                 _begin(known)
             case "turn.delta":
-                _need_text(frame, "text")
+                text = _text(frame, "text")
                 _begin(known)
+                if (ear := _ear(known)) is not None:
+                    ear.heard(text)
             case "turn.done":
-                _need_text(frame, "text")
-                _end(known, Ended.COMPLETED, _usage(frame))
+                text, usage = _text(frame, "text"), _usage(frame)
+                if (ear := _ear(known)) is not None:
+                    ear.done(text)
+                _end(known, Ended.COMPLETED, usage)
             case "turn.failed":
-                _need_text(frame, "error")
+                _text(frame, "error")
                 _end(known, Ended.UNPROVEN, _usage(frame))
             case "turn.busy":
                 _end(known, _busy(known))
@@ -234,9 +253,16 @@ def _busy(known: _InHand | None) -> Ended:
     return Ended.NOT_HANDED_OVER
 
 
-def _need_text(frame: Frame, member: str) -> None:
-    if not isinstance(frame.get(member), str):
+def _ear(known: _InHand | None) -> Ear | None:
+    """Whoever still listens: nobody once the turn's end is known."""
+    return None if known is None or known.end is not None else known.ear
+
+
+def _text(frame: Frame, member: str) -> str:
+    text = frame.get(member)
+    if not isinstance(text, str):
         raise BadFrame(f"{frame['type']} needs a member {member!r} that is a string")
+    return text
 
 
 def _usage(frame: Frame) -> TokenUse | None:
@@ -262,6 +288,10 @@ class Gateways:
     def find(self, agent_id: int) -> Gateway | None:
         """The agent's connection here, if it has one."""
         return self._by_agent.get(agent_id)
+
+    def agents(self) -> list[Agent]:
+        """Who is connected here."""
+        return [gateway.agent for gateway in self._by_agent.values()]
 
     async def until_idle(self) -> None:
         """Wait until no agent here has a turn in hand."""

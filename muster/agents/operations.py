@@ -135,6 +135,18 @@ async def lock_chief(tx: Transaction) -> AgentRow | None:
     return await tx.find(LOCK_CHIEF, AgentRow)
 
 
+LOCK_LIVE_AGENT = Query("""
+    select id, owner_id, name, chief, provisioned, created_at, retired_at, epoch, node, connected_at
+    from agents where owner_id = %(owner_id)s and id = %(agent_id)s and retired_at is null
+    for no key update
+""")
+
+
+async def lock_live_agent(tx: Transaction, agent_id: int) -> AgentRow | None:
+    """The owner's live agent of that id, locked: whoever begins a turn of its does so in turn."""
+    return await tx.find(LOCK_LIVE_AGENT, AgentRow, agent_id=agent_id)
+
+
 FIND_CHIEF_ID = Query("""
     select id from agents where owner_id = %(owner_id)s and chief and retired_at is null
 """)
@@ -149,7 +161,8 @@ async def find_chief_id(tx: Transaction) -> int | None:
 
 # The row's lock makes two sockets of one agent take turns; the later one has the higher epoch.
 ACCEPT_GATEWAY = Query("""
-    update agents set epoch = epoch + 1, node = %(node)s, connected_at = %(now)s
+    update agents
+    set epoch = epoch + 1, node = %(node)s, connected_at = %(now)s, left_at = null
     where owner_id = %(owner_id)s and id = %(agent_id)s and retired_at is null
     returning id, owner_id, name, chief, provisioned, created_at, retired_at, epoch, node,
               connected_at
@@ -183,7 +196,7 @@ async def find_epoch(tx: Transaction, agent_id: int) -> int | None:
 
 
 RELEASE_GATEWAY = Query("""
-    update agents set node = null, connected_at = null
+    update agents set node = null, connected_at = null, left_at = %(now)s
     where owner_id = %(owner_id)s and id = %(agent_id)s and epoch = %(epoch)s
 """)
 

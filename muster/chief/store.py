@@ -38,7 +38,15 @@ _FIND_SETTING = Query("""
         exists (
             select from messages m
             where m.owner_id = p.owner_id and m.agent_id = %(agent_id)s and m.state = 'delivering'
-        ) as is_delivering
+        ) or exists (
+            select from turns t
+            where t.owner_id = p.owner_id and t.agent_id = %(agent_id)s and t.state = 'delivering'
+        ) as is_delivering,
+        exists (
+            select from turns t
+            where t.owner_id = p.owner_id and t.agent_id = %(agent_id)s and t.state = 'queued'
+        ) as words_wait,
+        nextval('turns_id_seq') as turn_id
     from plugins p
     where p.owner_id = %(owner_id)s and p.id = %(plugin_id)s
 """)
@@ -46,7 +54,10 @@ _FIND_SETTING = Query("""
 
 @attrs.frozen(kw_only=True)
 class TurnSetting:
-    """What a turn on a plugin's message needs to know; `is_delivering`: an older one is left."""
+    """What a turn on a plugin's message needs to know; `is_delivering`: an older one is left.
+
+    `turn_id` is the turn's own from here on, so that its row can be written without a trip.
+    """
 
     label: str
     scope: str
@@ -54,6 +65,8 @@ class TurnSetting:
     owner_enabled: bool
     conversation_id: int | None
     is_delivering: bool
+    words_wait: bool
+    turn_id: int
 
 
 async def find_setting(tx: Transaction, agent_id: int, plugin_id: int) -> TurnSetting:

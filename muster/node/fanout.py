@@ -8,7 +8,7 @@ comes later reads the database.
 from collections.abc import Sequence
 
 from actors import Address, Undelivered
-from muster.chief.actor import Deliver, Retry
+from muster.chief.actor import Deliver, Retry, Words
 from muster.drafts.actor import Waiters
 from muster.node.live import Live
 from muster.node.owners import Owners
@@ -48,6 +48,7 @@ class Fanout:
         self._tell_pusher(Sweep())
         if self._owners is not None:
             self._owners.doubt_all()
+            self._owners.wake_all()
 
     def _spread(self, hint: Hint) -> None:
         if hint.kind in SHOWN:
@@ -58,6 +59,8 @@ class Fanout:
                 self._tell_chief(hint.owner_id, Deliver(message_id=hint.id))
             case HintKind.CLAIM_BEGUN:
                 self._tell_chief(hint.owner_id, Retry())
+            case HintKind.WORDS_QUEUED:
+                self._tell_chief(hint.owner_id, Words(agent_id=hint.id))
             case HintKind.DRAFT_CLAIMABLE:
                 self._waiters.wake(hint.id)
             case HintKind.PLUGIN_REVOKED:
@@ -78,7 +81,7 @@ class Fanout:
             changed = hint.kind is HintKind.DEVICE_CHANGED
             self._tell_pusher(Look(owner_id=hint.owner_id, device_changed=changed))
 
-    def _tell_chief(self, owner_id: int, message: Deliver | Retry) -> None:
+    def _tell_chief(self, owner_id: int, message: Deliver | Retry | Words) -> None:
         if self._owners is not None:
             self._owners.tell_chief(owner_id, message)
 

@@ -1,7 +1,8 @@
 """What open pages are told: that something changed, and what a running turn says meanwhile.
 
-An event is a hint. It names what changed (`draft`, id 17), and the page asks for that part anew;
-only a turn's words travel themselves, and they stand in the database once the turn is over. Each
+An event is a hint. It names what changed (`draft`, id 17), and the page asks for that part anew.
+Only what an agent says in a running turn travels itself (`turn.delta`): it is told to whoever
+listens at that moment, is not kept, and stands in the database once the turn is over. Each other
 event has an id, and the last EVENTS_MAX are kept: a page that lost its stream names the last one it
 saw and gets those that it missed. One that names an id of another node, or one that is gone, is
 told `resync`, and asks for everything anew.
@@ -24,7 +25,10 @@ RESYNC: Final = "resync"
 
 @attrs.frozen(kw_only=True)
 class LiveEvent:
-    """`name` is a noun of muster's or `turn.delta`; `data` is a JSON object's members."""
+    """`name` is a noun of muster's or `turn.delta`; `data` is a JSON object's members.
+
+    One that only passes, and is not kept for pages that come back, has the `number` 0.
+    """
 
     number: int
     owner_id: int
@@ -88,14 +92,24 @@ class Live:
             if listener.owner_id == owner_id:
                 listener.put(event)
 
+    def pass_on(self, owner_id: int, name: str, data: dict[str, object]) -> bool:
+        """Tell the owner's open pages of what is not kept; whether there was one. Never waits."""
+        told = False
+        event = LiveEvent(number=0, owner_id=owner_id, name=name, data=data)
+        for listener in self._listeners:
+            if listener.owner_id == owner_id:
+                listener.put(event)
+                told = True
+        return told
+
     def resync(self) -> None:
         """Hints may have been lost: every open page asks for everything anew."""
         for owner_id in {listener.owner_id for listener in self._listeners}:
             self.tell(owner_id, RESYNC, {})
 
-    def id_of(self, event: LiveEvent) -> str:
-        """The id by which a stream names an event."""
-        return f"{self._node_id}-{event.number}"
+    def id_of(self, event: LiveEvent) -> str | None:
+        """The id by which a stream names an event; None for one that is not kept."""
+        return None if event.number == 0 else f"{self._node_id}-{event.number}"
 
     def missed(self, owner_id: int, last_id: str | None) -> list[LiveEvent] | None:
         """The owner's events after the one with this id; None when nobody can tell any more.

@@ -13,7 +13,8 @@ import trio
 
 from actors import ChildSpec, Log, Tree, Undelivered, open_tree
 from muster.agents.gateway import CANCEL_GRACE_SECONDS, Gateways
-from muster.chief.actor import DeliverySettings
+from muster.chief.answers import Piece
+from muster.chief.deliveries import DeliverySettings
 from muster.config import Config
 from muster.drafts.actor import Waiters, claim
 from muster.drafts.operations import Claimed
@@ -74,6 +75,16 @@ class Node:
                 self.tree.address("root/outbox").tell(Outgoing(), key="outgoing")
             except Undelivered:
                 return
+
+    def tell_of_turn(self, piece: Piece) -> bool:
+        """Pass a running turn's words on to its owner's open pages; whether there are any."""
+        data: dict[str, object] = {
+            "turn": piece.turn_id,
+            "conversation": piece.conversation_id,
+            "at": piece.at,
+            "text": piece.text,
+        }
+        return self.live.pass_on(piece.owner_id, "turn.delta", data)
 
     async def claim(
         self, principal: Plugin, wait_seconds: float, prove: Callable[[], Awaitable[object]]
@@ -165,6 +176,7 @@ async def open_node(
             settings=DeliverySettings(
                 turn_deadline_seconds=node.config.turn_deadline_seconds,
                 may_begin=lambda: not node.draining,
+                tell=node.tell_of_turn,
             ),
         )
         node.fanout.attach(node.owners, tree.address("root/push/pusher"))

@@ -1,6 +1,6 @@
 """The part of the tree that belongs to owners: each one's chief deliveries and connected agents.
 
-    owners (dynamic) ── owner:7 ─┬─ chief       delivery turns, one at a time
+    owners (dynamic) ── owner:7 ─┬─ chief       turns of messages and words, one at a time an agent
                                  └─ agent:31    one per connected agent, in its socket's task
 
 An owner's place is made by whoever first needs it, and stays until the server stops. One that
@@ -24,8 +24,10 @@ from actors import (
 )
 from muster.agents.actor import AgentActor, Doubt, Prove
 from muster.agents.gateway import Gateway, Gateways
-from muster.chief.actor import ChiefActor, DeliverySettings
+from muster.chief.actor import ChiefActor, Words
+from muster.chief.deliveries import DeliverySettings
 from muster.pg.database import Database
+from muster.principals import Agent
 
 OWNERS = SupervisorSpec(name="owners", isolate=True)
 
@@ -58,6 +60,15 @@ class Owners:
             self._place(owner_id).tell_or_start(spec, message, key=message)
         except Undelivered:
             return
+
+    def wake(self, agent: Agent) -> None:
+        """Let an agent that is connected here be told the words that wait for it."""
+        self.tell_chief(agent.owner_id, Words(agent_id=agent.agent_id))
+
+    def wake_all(self) -> None:
+        """Hints may have been lost: words may wait for any agent that is connected here."""
+        for agent in self.gateways.agents():
+            self.wake(agent)
 
     @asynccontextmanager
     async def connected(

@@ -9,7 +9,7 @@ from actors.testing import cancel_at_every_step
 from muster.agents.gateway import Gateway
 from muster.agents.operations import accept_gateway, find_agent
 from muster.agents.rules import Accept
-from muster.chief.actor import Deliveries, DeliverySettings
+from muster.chief.deliveries import Deliveries, DeliverySettings
 from muster.messages.rules import State
 from muster.principals import Muster, Owner
 from tests.support.builders import get_message, make_chief, make_message, make_plugin, read_audit
@@ -67,6 +67,7 @@ async def test_a_delivery_stopped_anywhere_is_settled_as_what_it_may_have_been(
             gateway=lambda _: gateway,
             settings=SETTINGS,
             nursery=nursery,
+            again=lambda: None,
         )
         await deliveries.hand_over(ids[-1])
 

@@ -11,6 +11,7 @@ from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.refused_asks import ASKS
 from tests.support.refused_pushes import PUSHES
 from tests.support.refused_tasks import TASKS
+from tests.support.refused_turns import TURNS
 from tests.support.rows import MESSAGE, TASK, Rows, add_rows
 
 # Each refusal: the constraint or trigger, and the statement that meets it after the ones before.
@@ -235,6 +236,7 @@ CASES: list[tuple[str, list[str]]] = [
     ("audit_owner_id_fkey", [f"{FACT} (-1, %(now)s, 'a', 'v', 'x', 's', '{{}}')"]),
     *ASKS,
     *TASKS,
+    *TURNS,
     *PUSHES,
 ]  # fmt: skip
 # Identities, and pairs that stand only as targets of foreign keys: nothing writes them.
@@ -295,6 +297,8 @@ async def params(db: SpiedDatabase, owner: Owner) -> dict[str, object]:
             "mute": mute,
             "second": second,
             "draft": rows.draft_id,
+            "conversation": rows.conversation_id,
+            "turn": rows.turn_id,
             "ask": rows.ask_id,
             "task": rows.task_id,
             "second_task": second_task,

@@ -16,6 +16,7 @@ OWNED = (
     "agents",
     "credentials",
     "conversations",
+    "turns",
     "messages",
     "drafts",
     "tasks",
@@ -57,6 +58,7 @@ HIDDEN_FROM_SYSTEM = (
     ("asks", "question"),
     ("asks", "answer"),
     ("conversations", "id"),
+    ("turns", "id"),
     ("audit", "id"),
     ("reports", "id"),
     ("passkeys", "public_key"),
@@ -138,6 +140,7 @@ async def test_others_see_nothing(db: SpiedDatabase, owner: Owner, rows: Rows, t
         "update credentials set revoked_at = %(now)s where owner_id = %(id)s",
         "update messages set attempts = 9 where owner_id = %(id)s",
         "update drafts set detail = 'x' where owner_id = %(id)s",
+        "update turns set attempt = 9 where owner_id = %(id)s",
         "update asks set state = 'dismissed', ended_at = %(now)s where owner_id = %(id)s",
     ],
 )

@@ -61,6 +61,14 @@ ASK = Query(
     returning id
     """
 )
+TURN = Query(
+    """
+    insert into turns (owner_id, conversation_id, agent_id, words, said_by, state, attempt,
+                       created_at)
+    values (%(owner_id)s, %(conversation)s, %(agent)s, 'hello', 'owner', 'queued', 0, %(now)s)
+    returning id
+    """
+)
 TASK = Query(
     """
     insert into tasks (owner_id, title, body, status, created_by, created_at, updated_at)
@@ -154,6 +162,7 @@ class Rows:
     conversation_id: int
     message_id: int
     draft_id: int
+    turn_id: int
     ask_id: int
     task_id: int
 
@@ -169,6 +178,7 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         message = await tx.scalar(MESSAGE, plugin=plugin, external="1", no_reply=False)
         draft = await tx.scalar(DRAFT, message=message, plugin=plugin, agent=agent)
         ask = await tx.scalar(ASK, message=message)
+        turn = await tx.scalar(TURN, conversation=conversation, agent=agent)
         task = await tx.scalar(TASK)
         for insert in ON_TASK:
             await tx.execute(insert, task=task)
@@ -185,6 +195,7 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         conversation_id=conversation,
         message_id=message,
         draft_id=draft,
+        turn_id=turn,
         ask_id=ask,
         task_id=task,
     )

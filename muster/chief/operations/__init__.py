@@ -2,13 +2,19 @@
 
 Both run as muster on the owner's behalf. `begin` locks the chief's row, then messages: so one
 handing-over at a time for a chief, whichever node asks, and the epoch in hand is the current one.
-The database holds the same rule as a unique index (`messages_one_turn_key`).
+The database holds the same rule as unique indexes (`messages_one_turn_key`, `turns_one_turn_key`
+for words as well). Each time that a message is handed over has a row of `turns`, which travels with
+what is sent anyway: it costs the message no trip of its own.
 """
+
+from typing import assert_never
 
 import attrs
 
 from muster.agents import operations as agents
-from muster.chief import store
+from muster.chief import store, turn_store
+from muster.chief.recovery import recover_left
+from muster.chief.turns import Heard, conversation_hint
 from muster.errors import Refused
 from muster.messages import operations as messages
 from muster.messages import rules as message_rules
@@ -33,11 +39,16 @@ class Begin:
 
 @attrs.frozen(kw_only=True)
 class Handover:
-    """A message that is `delivering` now, and what its turn needs; times are UTC."""
+    """A message that is `delivering` now, and what its turn needs; times are UTC.
+
+    `words_wait`: there are words for the chief too.
+    """
 
     message: message_rules.Message
     epoch: int
+    turn_id: int
     conversation_id: int
+    words_wait: bool
     plugin_label: str
     scope: str
 
@@ -46,11 +57,15 @@ class Handover:
 class Settle:
     """Write down how the turn on a message ended, if that turn is still the one in hand.
 
-    `ending` names the epoch that the turn was begun with (plugins: "Delivery to your chief").
+    `ending` names the epoch that the turn was begun with (plugins: "Delivery to your chief"),
+    `turn_id` is the handover's, and `heard` what the chief said.
     """
 
     message_id: int
+    turn_id: int
+    conversation_id: int
     ending: Ending
+    heard: Heard = turn_store.NOTHING
 
 
 async def begin(tx: Transaction, command: Begin) -> Handover | None:
@@ -69,16 +84,31 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
     if not (setting.plugin_lives and setting.owner_enabled):
         return None
     if setting.is_delivering:
-        for left in await messages.lock_delivering(tx, chief.id):
-            await _apply(tx, left, message_rules.Recover())
-    begun = await _apply(tx, message, message_rules.Begin(agent_id=chief.id, epoch=command.epoch))
+        await recover_left(tx, chief.id)
+    outcome = message_rules.decide(
+        message, message_rules.Begin(agent_id=chief.id, epoch=command.epoch), tx.now
+    )
+    assert isinstance(outcome, Changed), outcome
+    begun = await messages.save(tx, outcome)
     conversation_id = setting.conversation_id or await store.open_conversation(
         tx, chief.id, message.plugin_id, setting.label
     )
+    turn = turn_store.BegunTurn(
+        id=setting.turn_id,
+        conversation_id=conversation_id,
+        agent_id=chief.id,
+        message_id=begun.id,
+        attempt=begun.attempts,
+        epoch=command.epoch,
+    )
+    await turn_store.begin_of_message(tx, turn)
+    tx.hint(conversation_hint(tx.owner_id, conversation_id))
     return Handover(
         message=begun,
         epoch=command.epoch,
+        turn_id=turn.id,
         conversation_id=conversation_id,
+        words_wait=setting.words_wait,
         plugin_label=setting.label,
         scope=setting.scope,
     )
@@ -90,8 +120,24 @@ async def settle(tx: Transaction, command: Settle) -> None:
     if message is None:
         return
     outcome = message_rules.decide(message, command.ending, tx.now)
-    if isinstance(outcome, Changed):
-        await messages.save(tx, outcome)
+    if not isinstance(outcome, Changed):
+        return
+    settled = await messages.save(tx, outcome)
+    match command.ending:
+        case message_rules.PutBack():
+            await turn_store.take_back(tx, command.turn_id)
+        case message_rules.Complete(usage=usage) | message_rules.Fail(usage=usage):
+            end = turn_store.EndedTurn(
+                id=command.turn_id,
+                state=settled.state.value,
+                ended_at=settled.settled_at,
+                heard=command.heard,
+                usage=usage,
+            )
+            await turn_store.end_of_message(tx, end)
+        case _:
+            assert_never(command.ending)
+    tx.hint(conversation_hint(tx.owner_id, command.conversation_id))
 
 
 async def require_chief(tx: Transaction, agent: Agent) -> None:
@@ -110,11 +156,3 @@ async def _lock_wanted(tx: Transaction, command: Begin) -> message_rules.Message
     if command.message_id is None:
         return await messages.lock_next_queued(tx)
     return await messages.lock_message(tx, command.message_id)
-
-
-async def _apply(
-    tx: Transaction, message: message_rules.Message, command: message_rules.Command
-) -> message_rules.Message:
-    outcome = message_rules.decide(message, command, tx.now)
-    assert isinstance(outcome, Changed), outcome
-    return await messages.save(tx, outcome)
