@@ -2,9 +2,10 @@
 
     python -m tests [--long] [--rules] [what pytest takes …]
 
-ruff and mypy run beside pytest, a little behind it in the queue for the processors; what they said
-is printed when pytest has finished. All three run to their end whatever the others say. The last
-line is pytest's own, so that whoever reads only that sees how many passed; the line above says
+pytest runs in a few workers (tests/support/parallel.py), unless the arguments say how many: `-n 0`
+is none. ruff and mypy run beside it, a little behind it in the queue for the processors; what they
+said is printed when pytest has finished. All three run to their end whatever the others say. The
+last line is pytest's own, so that whoever reads only that sees how many passed; the line above says
 which of the three failed, and so does the exit code. The house rules (imports, tidiness, the rules
 that must be carried) are tests like the others.
 """
@@ -24,6 +25,7 @@ from typing import IO
 
 import attrs
 
+from tests.support.parallel import one_seed, side_by_side
 from tests.support.rules import load_carriers, load_rules, uncarried
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         return list_rules()
     if not options.long and "-m" not in for_pytest:
         for_pytest = ["-m", "not long", *for_pytest]
-    return run_all(for_pytest)
+    return run_all([*side_by_side(for_pytest), *for_pytest])
 
 
 def list_rules() -> int:
@@ -128,7 +130,12 @@ def run_pytest(arguments: Sequence[str]) -> tuple[Step, str]:
     closing = ""
     command = [sys.executable, "-m", "pytest", *colour, *arguments]
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace"
+        command,
+        cwd=ROOT,
+        env=one_seed(os.environ),
+        stdout=subprocess.PIPE,
+        text=True,
+        errors="replace",
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

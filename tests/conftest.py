@@ -3,5 +3,15 @@
 from tests.support.cluster import _pools, cluster, db, own_database, owner
 from tests.support.desk import desk
 from tests.support.owner_desk import owner_desk
+from tests.support.parallel import pytest_collection_modifyitems
 
-__all__ = ["_pools", "cluster", "db", "desk", "own_database", "owner", "owner_desk"]
+__all__ = [
+    "_pools",
+    "cluster",
+    "db",
+    "desk",
+    "own_database",
+    "owner",
+    "owner_desk",
+    "pytest_collection_modifyitems",
+]

@@ -4,9 +4,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tests import __main__ as command
+from tests.support.parallel import FIRST, OPTIONS, one_seed, put_first, side_by_side
+
+
+@attrs.frozen(kw_only=True)
+class Placed:
+    """A test as the order of the files sees it."""
+
+    path: Path
+    number: int
+
 
 CLOSING = [
     "======================== 2 failed, 209 passed in 7.53s =========================",
@@ -91,3 +102,27 @@ def test_the_list_of_rules_needs_no_database() -> None:
     *missing, last = done.stdout.splitlines()
     assert last.endswith(" built rules are carried")
     assert done.returncode == (1 if missing else 0)
+
+
+def test_files_run_side_by_side_unless_told_otherwise() -> None:
+    """Whoever says how many workers there are, or wants the debugger, is not overruled."""
+    assert side_by_side(["-m", "not long", "tests/drafts"]) == list(OPTIONS)
+    for told in (["-n", "0"], ["-n2"], ["--numprocesses=1"], ["--pdb"]):
+        assert side_by_side(told) == []
+
+
+def test_all_workers_see_a_set_in_one_order() -> None:
+    """Each run hashes in its own way, the same for all its workers, or as somebody wants it."""
+    seeds = {one_seed({})["PYTHONHASHSEED"] for _ in range(20)}
+    assert len(seeds) > 1
+    assert all(0 < int(seed) < 2**32 for seed in seeds)
+    assert one_seed({"PYTHONHASHSEED": "7", "A": "b"}) == {"PYTHONHASHSEED": "7", "A": "b"}
+
+
+def test_the_longest_files_begin_first() -> None:
+    """Files of the list come first, in its order; the others, and the tests of a file, stay."""
+    assert [name for name in FIRST if not (command.ROOT / name).is_file()] == []
+    names = ["tests/a.py", FIRST[1], "tests/b.py", FIRST[0], FIRST[1], "tests/a.py"]
+    tests = [Placed(path=command.ROOT / name, number=n) for n, name in enumerate(names)]
+    put_first(tests)
+    assert [test.number for test in tests] == [3, 1, 4, 0, 2, 5]

@@ -58,7 +58,7 @@ REFUSED = [
     ("\u0378", "character", 0),
     ("\U000e0041", "character", 0),
     ("\U0001f468\u200d\U0001f469", "character", 1),
-    *((blank, "character", 0) for blank in BLANKS),
+    *((blank, "character", 0) for blank in sorted(BLANKS)),
     ("At 10.0.0.1.", "ip_address", 3),
     ("http://192.168.0.1:80/", "ip_address", 7),
     ("\uff11\uff10.0.0.1", "ip_address", 0),
