@@ -28,6 +28,7 @@ _COMMANDS: dict[str, _Listed] = {
     "user": _Listed("muster.commands.user:user", "Add, list, disable and enable accounts."),
     "plugin": _Listed("muster.commands.plugin:plugin", "Add, list and revoke plugins."),
     "agent": _Listed("muster.commands.agent:agent", "Add, list, retire and run agents."),
+    "token": _Listed("muster.commands.token:token", "Add, list and revoke the tokens of people."),
     "messages": _Listed("muster.commands.messages:messages", "Look at what came in."),
     "drafts": _Listed("muster.commands.drafts:drafts", "Read and decide the replies that wait."),
     "asks": _Listed("muster.commands.asks:asks", "Read and answer what is asked of you."),

@@ -1,6 +1,7 @@
 """`muster serve`: the server. stdout carries event lines, one JSON object each; stderr the log.
 
     {"event":"ready","url":…,"bind":…,"pid":…,"version":…}   first, once it answers
+    {"event":"setup","url":…,"expires_at":…}                  while there is no account: open it
     {"event":"draining","seconds":…}                          on SIGTERM or SIGINT
     {"event":"stopped"}                                       last
 
@@ -11,6 +12,7 @@ A signal that comes before the server is ready ends its start.
 Whoever does not read stdout or stderr, or has left, misses lines and holds nothing up.
 """
 
+import contextlib
 import io
 import json
 import os
@@ -20,6 +22,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 import click
+
+from muster.commands.output import utc
 
 if TYPE_CHECKING:
     import trio
@@ -220,13 +224,46 @@ async def _until_stopped(node: "Node", stop: _Stop, shutdown: "trio.Event") -> N
     )
     if not node.config.plugins:
         node.log.report("root/web", Event.NOTE, reason=DOORS_CLOSED)
-    await stop.asked.wait()
+    async with trio.open_nursery() as inviting:
+        inviting.start_soon(_invite, node)
+        await stop.asked.wait()
+        inviting.cancel_scope.cancel()
     _say("draining", seconds=node.config.drain_seconds)
     async with trio.open_nursery() as draining:
         draining.start_soon(_cut_short, stop, draining.cancel_scope)
         await node.drain()
         draining.cancel_scope.cancel()
     shutdown.set()
+
+
+async def _invite(node: "Node") -> None:
+    """While nobody has an account, tell by which address the first one is opened, this once.
+
+    The address is a secret for its 15 minutes, so it stands in no log.
+    """
+    from muster.accounts.operations.links import has_users, make_link
+    from muster.errors import Unavailable
+    from muster.principals import Node as NodePrincipal
+    from muster.principals import System
+
+    try:
+        if await node.db.run(System(), has_users, None):
+            return
+        link = await node.db.run(NodePrincipal(), make_link, None)
+    except Unavailable:
+        return  # the next start tells it
+    url = f"{node.config.public_url}/setup?link={link.text}"
+    _say("setup", url=url, expires_at=utc(link.expires_at))
+    sentence = "There is no account yet. Within 15 minutes, open this once to make yours:"
+    await _tell(f"{sentence}\n  {url}\n")
+
+
+async def _tell(text: str) -> None:
+    """Write to stderr; whoever does not read it holds nothing up."""
+    import trio
+
+    with contextlib.suppress(OSError):
+        await trio.to_thread.run_sync(os.write, 2, text.encode(), abandon_on_cancel=True)
 
 
 async def _cut_short(stop: _Stop, scope: "trio.CancelScope") -> None:

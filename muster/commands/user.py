@@ -1,5 +1,6 @@
 """`muster user`: the people whose desks these are."""
 
+import os
 import sys
 
 import click
@@ -15,7 +16,7 @@ PASSWORD_BYTES_MAX = 8192
 
 @click.group()
 def user() -> None:
-    """Add, list, disable and enable accounts."""
+    """Add, list, disable and enable accounts, and give them a way in."""
 
 
 @user.command()
@@ -105,8 +106,32 @@ def list_(*, as_json: bool) -> None:
 @user.command()
 @click.argument("name")
 @json_option
+def link(name: str, *, as_json: bool) -> None:
+    """Print an address by which NAME sets a password or a passkey, once, within 15 minutes.
+
+    An earlier one of theirs is over. For somebody who is new here, or has no way in any more.
+    """
+    from muster.accounts.operations.links import NewLink, make_link
+    from muster.config import Config
+
+    async def work(store: Store) -> NewLink:
+        return await store.run_as(name, make_link, None)
+
+    public_url = Config.from_environ(os.environ).public_url
+    made = in_store(work)
+    url = f"{public_url}/setup?link={made.text}"
+    if as_json:
+        print_json({"url": url, "expires_at": utc(made.expires_at)})
+        return
+    click.echo(url)
+    click.echo(f"This is for {name}, once, until {local(made.expires_at)}.", err=True)
+
+
+@user.command()
+@click.argument("name")
+@json_option
 def disable(name: str, *, as_json: bool) -> None:
-    """Shut every door to the tokens of NAME, at once; nothing is deleted."""
+    """Shut every door to the tokens and sessions of NAME, at once; nothing is deleted."""
     from muster.accounts.operations import disable_user
     from muster.accounts.rules import Disable
 

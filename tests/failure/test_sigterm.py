@@ -131,7 +131,7 @@ async def test_a_stop_without_turns_is_over_in_time(
         answers = [(await client.answer(b"POST")).status for client in parked]
     assert answers == [204] * 20
     assert stopped.code == 0
-    assert [one["event"] for one in stopped.events] == ["ready", "draining", "stopped"]
+    assert [one["event"] for one in stopped.events] == ["ready", "setup", "draining", "stopped"]
     assert stopped.events[-1] == {"event": "stopped"}
     assert stopped.seconds < STOP_SECONDS + BUSY_MACHINE_SECONDS
 
