@@ -28,7 +28,7 @@ async def ask_about_unrouted(db: Database) -> str | None:
     """
     after, full = 0, 0
     while True:
-        async with db.transaction(System()) as tx:
+        async with db.transaction(System(), look=True) as tx:
             found = await unrouted.find_owners(tx, unrouted.FindOwners(after=after, limit=BATCH))
         for one in found:
             after = one.owner_id

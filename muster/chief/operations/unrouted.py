@@ -47,7 +47,7 @@ FIND_OWNERS = Query("""
               join messages m on m.plugin_id = p.id
               where p.owner_id = u.id and p.name = %(plugin)s
                 and m.state = 'delivered' and m.dispositioned_at is null and not m.no_reply
-                and m.settled_at <= %(delivered_by)s
+                and m.settled_at <= %(now)s - %(patience)s::interval
                 and not exists (select from asks a where a.plugin_message_id = m.id)
           )
           or exists (
@@ -76,7 +76,7 @@ async def find_owners(tx: Transaction, command: FindOwners) -> list[Questioned]:
         after=command.after,
         limit=command.limit,
         plugin=UNROUTED_PLUGIN,
-        delivered_by=tx.now - PATIENCE,
+        patience=PATIENCE,
     )
 
 
@@ -127,7 +127,7 @@ LIST_WAITING = Query(f"""
     join messages m on m.plugin_id = p.id
     where p.owner_id = %(owner_id)s and p.name = %(plugin)s and m.owner_id = %(owner_id)s
       and {dispositions.AWAITS}
-      and m.settled_at <= %(delivered_by)s
+      and m.settled_at <= %(now)s - %(patience)s::interval
       and not exists (select from asks a where a.plugin_message_id = m.id)
     order by m.settled_at, m.id
     limit %(limit)s
@@ -146,7 +146,7 @@ async def ask_about_unrouted(tx: Transaction, command: AskAboutUnrouted) -> Swep
         LIST_WAITING,
         Waiting,
         plugin=UNROUTED_PLUGIN,
-        delivered_by=tx.now - PATIENCE,
+        patience=PATIENCE,
         limit=places + 1,
     )
     for message in waiting[:places]:
