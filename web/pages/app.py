@@ -11,6 +11,8 @@ from muster.node.node import Node
 from web.pages import visits, words
 from web.pages.attention import ATTENTION
 from web.pages.home import HOME
+from web.pages.messages import MESSAGES
+from web.pages.notifications import NOTIFICATIONS
 from web.pages.security import SECURITY
 from web.pages.setting_up import SETTING_UP
 from web.pages.settings import SETTINGS
@@ -24,7 +26,7 @@ CONTENT_SECURITY_POLICY = (
     " connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self';"
     " frame-ancestors 'none'; base-uri 'none'"
 )
-PAGES = (HOME, SIGNING, SETTING_UP, ATTENTION, SETTINGS, SECURITY)
+PAGES = (HOME, SIGNING, SETTING_UP, ATTENTION, MESSAGES, SETTINGS, SECURITY, NOTIFICATIONS)
 SECURITY_HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",

@@ -6,6 +6,7 @@ deciding. States are those by the clock, whether or not a sweep wrote them yet.
 
 # ruff: noqa: S608 - what is put into the statements is a constant of this room
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -13,7 +14,7 @@ import attrs
 
 from muster.drafts.operations import approve, reject
 from muster.drafts.rules import Approve, Reject, State
-from muster.drafts.store import VIEW_COLUMNS, VIEW_SOURCE, DraftView
+from muster.drafts.store import VIEW_COLUMNS, VIEW_SOURCE, VIEWS, DraftView
 from muster.errors import NotFound, Refused
 from muster.pg.database import Transaction
 from muster.pg.query import Query
@@ -124,6 +125,18 @@ DECIDED_CARDS = Query(f"""
 FIND_CARD = Query(f"""
     {_CARDS} and d.id = %(draft_id)s
 """)
+
+
+# By drafts_message_idx.
+REPLIES = Query(f"""
+    {VIEWS} and d.message_id = any(%(message_ids)s)
+    order by d.id
+""")
+
+
+async def list_replies(tx: Transaction, message_ids: Sequence[int]) -> list[DraftView]:
+    """Every reply to these messages, oldest first."""
+    return await tx.all(REPLIES, DraftView, message_ids=list(message_ids))
 
 
 async def list_waiting(tx: Transaction, limit: int = PENDING_SHOWN_MAX) -> Waiting:
