@@ -23,6 +23,7 @@ from tests.support.loopback import encode_answer, read_request, reset_when_close
 MESSAGES = "messages"
 CLAIM = "claim"
 RESULT = "result"
+TASKS = "tasks"
 TOKEN = "mpl_scripted"
 
 
@@ -63,6 +64,7 @@ class ScriptedServer:
     port: int = 0
     requests: list[Request] = attrs.field(factory=list)
     messages: dict[str, Any] = attrs.field(factory=dict)
+    tasks: dict[str, list[Any]] = attrs.field(factory=dict)
     approved: deque[dict[str, Any]] = attrs.field(factory=deque)
     claimed: list[int] = attrs.field(factory=list)
     results: dict[int, Any] = attrs.field(factory=dict)
@@ -151,6 +153,7 @@ def _read(head: h11.Request, body: bytes) -> Request:
     path = head.target.decode()
     result = re.fullmatch(r"/plugin/v1/drafts/(\d+)/result", path)
     doors = {"/plugin/v1/messages": MESSAGES, "/plugin/v1/drafts/claim": CLAIM}
+    doors["/plugin/v1/tasks"] = TASKS
     return Request(
         door=RESULT if result else doors[path],
         body=json.loads(body) if body else None,
@@ -170,6 +173,8 @@ async def _carry_out(server: ScriptedServer, request: Request) -> Answer:
         server.messages.setdefault(request.body["external_id"], request.body)
         number = list(server.messages).index(request.body["external_id"]) + 1
         return Answer(status=200 if known else 202, body={"id": number, "status": "queued"})
+    if request.door == TASKS:
+        return _note(server, request.body)
     if request.door == CLAIM:
         with trio.move_on_after(request.body["wait_seconds"]):
             while not server.approved:
@@ -186,6 +191,26 @@ async def _carry_out(server: ScriptedServer, request: Request) -> Answer:
     if same:
         return Answer(status=200, body=told)
     return Answer(status=409, body=told | {"error": "another result", "code": "conflict"})
+
+
+def _note(server: ScriptedServer, body: Any) -> Answer:
+    created = body["key"] not in server.tasks and "create" in body
+    if created:
+        server.tasks[body["key"]] = []
+    thread = server.tasks.get(body["key"])
+    if thread is None:
+        return Answer(status=200, body={"id": None, "created": False, "commented": False})
+    commented = "comment" in body and body["comment"] not in thread
+    if commented:
+        thread.append(body["comment"])
+    told = {
+        "id": list(server.tasks).index(body["key"]) + 1,
+        "created": created,
+        "commented": commented,
+    }
+    if body.get("route_to_chief"):
+        told["routed"] = False
+    return Answer(status=201 if created else 200, body=told)
 
 
 def _encode(connection: h11.Connection, answer: Answer) -> bytes:

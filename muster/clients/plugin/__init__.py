@@ -8,8 +8,8 @@ replies that the owner approved. A whole plugin is a source, a sink and four lin
 
 What the SDK does for its author (plugins: "The plugin author's contract"):
 
-- `post` and `report` are repeated until they are answered, with backoff and jitter, and obey
-  `Retry-After`. A claim is never repeated: one whose answer was lost is lost.
+- `post`, `post_task` and `report` are repeated until they are answered, with backoff and jitter,
+  and obey `Retry-After`. A claim is never repeated: one whose answer was lost is lost.
 - Each draft is written to the journal before it is sent, so that a kill at any point never
   sends a `draft_id` twice; one process per state folder.
 - A sending that is known not to have happened (SendLaterError) is tried again, while its lease
@@ -28,6 +28,8 @@ from muster.clients.plugin.wire import (
     ClaimLostError,
     Draft,
     Message,
+    Notice,
+    Noticed,
     NotSignedInError,
     PluginError,
     PluginsOffError,
@@ -54,6 +56,8 @@ __all__ = [
     "Journal",
     "Message",
     "NotSignedInError",
+    "Notice",
+    "Noticed",
     "Pace",
     "PluginClient",
     "PluginError",

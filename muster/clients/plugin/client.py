@@ -1,8 +1,8 @@
 """The four doors of muster's plugin API, as a client on Trio (plugins: "Two ways in").
 
-`post` and `report` may be repeated, so they are, until they are answered. `claim` may not be:
-a claim whose answer was lost is still a claim, so one that fails is simply over, and whoever
-calls `claim` again makes a new one.
+`post`, `post_task` and `report` may be repeated, so they are, until they are answered. `claim` may
+not be: a claim whose answer was lost is still a claim, so one that fails is simply over, and
+whoever calls `claim` again makes a new one.
 """
 
 import itertools
@@ -26,6 +26,8 @@ from muster.clients.plugin.wire import (
     ClaimLostError,
     Draft,
     Message,
+    Notice,
+    Noticed,
     NotSignedInError,
     PluginsOffError,
     Posted,
@@ -55,6 +57,13 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 class _PostedAnswer(msgspec.Struct, frozen=True):
     id: int
     status: str
+
+
+class _NoticedAnswer(msgspec.Struct, frozen=True):
+    id: int | None
+    created: bool
+    commented: bool
+    routed: bool | str = False
 
 
 class _DraftAnswer(msgspec.Struct, frozen=True):
@@ -152,6 +161,32 @@ class PluginClient:
             # Whoever said 2xx was not muster, so nothing may count as stored.
             raise UnexpectedAnswerError(f"{self.url} answered 2xx without an id") from error
         return Posted(id=posted.id, status=posted.status)
+
+    async def post_task(self, notice: Notice, *, patience_seconds: float = math.inf) -> Noticed:
+        """Record a notice on the one open task of its key; asks again until it is answered.
+
+        A repeat adds nothing, so it is safe after a restart too. A server that lists no namespaces
+        (503) is asked again as one that is away. Raises as `post` does; RefusedError also for a
+        409, which means that a resend would not help.
+        """
+        answer = await self._until_answered(
+            "/plugin/v1/tasks", notice.encode(), patience_seconds=patience_seconds
+        )
+        if answer.status == 409:
+            error = answer.error()
+            raise RefusedError(status=409, error=error.error, code=error.code, field=error.field)
+        if answer.status not in (200, 201):
+            raise _failure(answer)
+        try:
+            noticed = msgspec.json.decode(answer.body, type=_NoticedAnswer)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UnexpectedAnswerError(f"{self.url} answered 2xx without a task") from error
+        return Noticed(
+            task_id=noticed.id,
+            created=noticed.created,
+            commented=noticed.commented,
+            routed=noticed.routed if isinstance(noticed.routed, str) else "",
+        )
 
     async def claim(self, wait_seconds: int) -> Draft | None:
         """One claim (plugins: "collect an approved reply"); None when nothing is to be sent.

@@ -19,6 +19,9 @@ DETAIL_BYTES_MAX = 4 * 1024
 CLAIM_WAIT_SECONDS_MAX = 25
 """Longest wait of one claim, in seconds; muster treats more as this."""
 
+TASK_TEXT_CHARS_MAX = 16 * 1024
+"""What the SDK sends of a notice's body and comment; muster keeps their first 16 KiB of UTF-8."""
+
 LEASE_SECONDS = 120
 """How long a claimed draft is leased (plugins: "At most once"), in seconds."""
 
@@ -69,6 +72,56 @@ class Posted:
 
     id: int
     status: str
+
+
+@attrs.frozen(kw_only=True)
+class Notice:
+    """A notice about one record of the upstream (plugins: "one task per upstream record").
+
+    `key` is `<namespace>:<id>`, a tag in its one spelling, in a namespace that the server lists.
+    With a `title` and a `body` it files a task if no open one carries the key; a `comment` is
+    recorded once on that task or the open one, so it should begin with what is unique of the
+    upstream's event. Give both, or one. `routed_as` (assigned, mentioned, update) asks muster to
+    hand the notice on. Texts that are too long are cut, titles at 512 characters.
+    """
+
+    key: str
+    title: str | None = None
+    body: str | None = None
+    comment: str | None = None
+    routed_as: str | None = None
+
+    def encode(self) -> bytes:
+        """The JSON body of `POST /plugin/v1/tasks`; non-ASCII is escaped, as in a message.
+
+        What muster would cut away is not sent, so that no record is too large for its door.
+        """
+        fields: dict[str, object] = {"key": self.key}
+        if self.title is not None or self.body is not None:
+            title, body = self.title or "", self.body or ""
+            fields["create"] = {
+                "title": title[:TASK_TEXT_CHARS_MAX],
+                "body": body[:TASK_TEXT_CHARS_MAX],
+            }
+        if self.comment is not None:
+            fields["comment"] = self.comment.strip()[:TASK_TEXT_CHARS_MAX]
+        if self.routed_as is not None:
+            fields["route_to_chief"] = True
+            fields["notice"] = self.routed_as
+        return json.dumps(fields).encode("ascii")
+
+
+@attrs.frozen(kw_only=True)
+class Noticed:
+    """What a notice did: the open task of its key (None for none), and what was added to it.
+
+    `routed` is where it was handed on (chief, agent, attention), empty for nowhere.
+    """
+
+    task_id: int | None
+    created: bool
+    commented: bool
+    routed: str = ""
 
 
 @attrs.frozen(kw_only=True)
