@@ -9,11 +9,10 @@ from typing import Final
 import attrs
 import trio
 
-Item = tuple[str, int]
+from muster.push.rules.words import Item
 
 SECONDS: Final = 40.0  # a tab says it again every 15
 TABS_MAX: Final = 20  # of an owner
-ITEMS_MAX: Final = 200  # of a tab
 
 
 @attrs.frozen
@@ -57,13 +56,3 @@ class Presence:
         for name in [name for name, tab in tabs.items() if tab.until <= now]:
             self.hide(owner_id, name)
         return list(self._tabs.get(owner_id, {}).values())
-
-
-def read_items(text: str) -> frozenset[Item]:
-    """Read `draft:17 ask:3`; what is no item is left out."""
-    found = set()
-    for word in text.split()[:ITEMS_MAX]:
-        noun, _, number = word.partition(":")
-        if number.isascii() and number.isdigit() and len(number) < 19:
-            found.add((noun, int(number)))
-    return frozenset(found)

@@ -16,7 +16,6 @@ webhook  `{"event": "show" | "clear", "kind", "id", "tag", "title", "body", "url
          under the secret that was shown once. Take a request only if its timestamp is young.
 """
 
-import base64
 import hashlib
 import hmac
 import json
@@ -150,8 +149,3 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
     """The signature of a webhook's request, in hex."""
     signed = timestamp.encode() + b"." + body
     return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
-
-
-def spell_key(key: PushKey) -> str:
-    """The public key as a browser takes it to subscribe."""
-    return base64.urlsafe_b64encode(key.public_key).rstrip(b"=").decode()

@@ -171,11 +171,11 @@ def test_words_are_musters_own() -> None:
     """Each kind has fixed words, a tap leads to the item, and an unverified sender is told."""
     draft = words(Kind.DRAFT, 17)
     assert draft.title == "A reply draft awaits your approval"
-    assert (draft.tag, draft.path) == ("draft-17", "/attention?tab=drafts#draft-17")
+    assert (draft.tag, draft.path) == ("draft-17", "/drafts/17")
     assert words(Kind.DRAFT, 17, unverified=True).body == "Unverified sender"
     assert "nverified" not in draft.body
     assert (words(Kind.TASK, 3).title, words(Kind.TASK, 3).path) == ("New task", "/tasks/3")
-    assert words(Kind.ASK, 4).path == "/attention?tab=asks#ask-4"
+    assert words(Kind.ASK, 4).path == "/asks/4"
 
 
 class Life(RuleBasedStateMachine):

@@ -52,7 +52,7 @@ async def test_a_draft_is_pushed_in_musters_own_words(desk: PushDesk, verified: 
     assert note["do"] == "show"
     assert note["title"] == "A reply draft awaits your approval"
     assert (note["body"] == "Unverified sender") is not verified
-    assert note["path"] == f"/attention?tab=drafts#draft-{draft.id}"
+    assert note["path"] == f"/drafts/{draft.id}"
     (request,) = desk.service.requests
     assert request.headers["topic"] == note["tag"] == f"draft-{draft.id}"
     assert CANARY not in str(note)

@@ -11,6 +11,7 @@ from muster.node.node import Node
 from web.pages import visits, words
 from web.pages.attention import ATTENTION
 from web.pages.home import HOME
+from web.pages.notifications import NOTIFICATIONS
 from web.pages.messages import MESSAGES
 from web.pages.notifications import NOTIFICATIONS
 from web.pages.security import SECURITY

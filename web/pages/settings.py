@@ -19,6 +19,7 @@ from muster.agents.operations import list_agents
 from muster.agents.rules import ListAgents
 from muster.credentials.operations.personal import list_personal
 from muster.credentials.rules import ListPersonal
+from web.pages.notifications import load_notifications
 from web.pages.visits import Visit, show, signed_in
 
 SETTINGS: Final = Blueprint("settings", __name__)
@@ -79,6 +80,12 @@ SECTIONS: Final = (
     ),
     Section(
         name="tokens", title="Personal tokens", template="settings/tokens.html", load=load_tokens
+    ),
+    Section(
+        name="notifications",
+        title="Notifications",
+        template="settings/notifications.html",
+        load=load_notifications,
     ),
     Section(name="agents", title="Agents", template="settings/agents.html", load=load_agents),
     Section(

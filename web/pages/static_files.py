@@ -70,4 +70,23 @@ async def serve_static(asked: Asked) -> Answer:
     return Answer(200, headers, file.body)
 
 
-STATIC: Routes = (Route("GET", "/static/{id}", serve_static),)
+async def serve_worker(_asked: Asked) -> Answer:
+    """The service worker, which a browser takes for all pages from the root alone.
+
+    It keeps its address, so a browser asks each time whether it has changed.
+    """
+    file = FILES["sw.js"]
+    headers = (
+        (b"content-type", file.kind),
+        (b"content-length", b"%d" % len(file.body)),
+        (b"x-content-type-options", b"nosniff"),
+        (b"cache-control", b"no-cache"),
+        (b"service-worker-allowed", b"/"),
+    )
+    return Answer(200, headers, file.body)
+
+
+STATIC: Routes = (
+    Route("GET", "/static/{id}", serve_static),
+    Route("GET", "/sw.js", serve_worker),
+)

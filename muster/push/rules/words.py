@@ -11,6 +11,10 @@ from typing import assert_never
 import attrs
 
 UNVERIFIED = "Unverified sender"
+ITEMS_MAX = 200  # that a tab says it shows
+
+Item = tuple[str, int]
+"""What may be pushed: its kind and id."""
 
 
 class Kind(enum.Enum):
@@ -45,7 +49,7 @@ def words(kind: Kind, item_id: int | None, *, unverified: bool = False) -> Note:
                 tag=tag,
                 title="A reply draft awaits your approval",
                 body=UNVERIFIED if unverified else "Read it, then approve or reject it.",
-                path=f"/attention?tab=drafts#{tag}",
+                path=f"/drafts/{item_id}",
                 urgent=True,
             )
         case Kind.ASK:
@@ -53,7 +57,7 @@ def words(kind: Kind, item_id: int | None, *, unverified: bool = False) -> Note:
                 tag=tag,
                 title="A question awaits your answer",
                 body="Read it, then answer or dismiss it.",
-                path=f"/attention?tab=asks#{tag}",
+                path=f"/asks/{item_id}",
                 urgent=True,
             )
         case Kind.TASK:
@@ -74,3 +78,13 @@ def words(kind: Kind, item_id: int | None, *, unverified: bool = False) -> Note:
             )
         case _:
             assert_never(kind)
+
+
+def read_items(text: str) -> frozenset[Item]:
+    """Read `draft:17 ask:3`; what is no item is left out."""
+    found = set()
+    for word in text.split()[:ITEMS_MAX]:
+        noun, _, number = word.partition(":")
+        if number.isascii() and number.isdigit() and len(number) < 19:
+            found.add((noun, int(number)))
+    return frozenset(found)

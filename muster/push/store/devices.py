@@ -1,5 +1,6 @@
 """Devices, quiet hours, and the key by which push services know this muster."""
 
+import base64
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -228,6 +229,11 @@ class PushKey:
 
     private_key: bytes = attrs.field(repr=False)
     public_key: bytes
+
+    @property
+    def spelled(self) -> str:
+        """The public key as a browser takes it to subscribe."""
+        return base64.urlsafe_b64encode(self.public_key).rstrip(b"=").decode()
 
 
 async def find_key(tx: Transaction) -> PushKey | None:

@@ -11,6 +11,7 @@
   const QUIET_MS = 250;
   const PATIENCE_MS = 3000;
   const AGAIN_MS = 5000;
+  const NOUNS = "draft message task ask plugin conversation session device".split(" ");
 
   const banner = document.getElementById("live-banner");
   const wanted = new Set();
@@ -144,7 +145,7 @@
         }, AGAIN_MS);
       }
     };
-    for (const noun of ["draft", "message", "task", "ask", "plugin", "conversation", "session"]) {
+    for (const noun of NOUNS) {
       mine.addEventListener(noun, (event) => {
         const { id } = JSON.parse(event.data);
         for (const region of regions()) if (shows(region, noun, id)) want(region);
