@@ -269,7 +269,7 @@ async def _turn(db: Database, owner_id: int, agent: Chief) -> int:
         ending=Complete(epoch=0),
         heard=Heard(text="drafted"),
     )
-    await db.run(muster, chief.settle, settle)
+    await db.run(muster, chief.settle_turn, settle)
     return draft_id
 
 

@@ -223,7 +223,7 @@ class Deliveries:
                 ending=ending(end, handover.epoch),
                 heard=heard,
             )
-            await self._db.run(self._principal, operations.settle, command)
+            await self._db.run(self._principal, operations.settle_turn, command)
 
         return _Begun(
             turn_id=handover.turn_id,

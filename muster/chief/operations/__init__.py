@@ -114,7 +114,7 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
     )
 
 
-async def settle(tx: Transaction, command: Settle) -> None:
+async def settle_turn(tx: Transaction, command: Settle) -> None:
     """Record the ending; a turn that was settled meanwhile (by a later epoch) changes nothing."""
     message = await messages.lock_message(tx, command.message_id)
     if message is None:
