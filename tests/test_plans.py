@@ -70,8 +70,8 @@ from generate_series(1, {ROWS}) n;
 insert into push_devices (owner_id, sink, name, url, kinds, secret, created_at, not_before)
 select id, 'webhook', 'door', 'https://door.example.test', '{{draft,ask,task}}', 'x', now(), now()
 from users;
-insert into push_deliveries (owner_id, device_id, kind, item_id, state, created_at, due_at, attempts,
-                             ended_at)
+insert into push_deliveries (owner_id, device_id, kind, item_id, state, created_at, due_at,
+                             attempts, ended_at)
 select owner_id, id, 'draft', n, 'dropped', now(), now(), 0, now()
 from push_devices cross join generate_series(1, {ROWS} / 200) n;
 insert into reports (node, at, path, event, data)
