@@ -20,16 +20,16 @@ class TaskQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Which tasks to list."""
 
     status: Standing = "unfinished"
-    tag: str | None = None
+    tag: str | UnsetType = UNSET  # in a query, null would be a word
     text: str = ""
-    before: Id | None = None
+    before: Id | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
 class CommentQuery(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Which comments to list."""
 
-    before: Id | None = None
+    before: Id | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=200)] = 100
 
 

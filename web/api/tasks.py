@@ -60,9 +60,9 @@ async def list_tasks(asked: Asked) -> Answer:
     query = decode_query(asked.query, TaskQuery)
     command = tasks.ListTasks(
         shelf=standing_of(query.status),
-        tag=None if query.tag is None else normalise_tag(query.tag, field="tag"),
+        tag=normalise_tag(query.tag, field="tag") if isinstance(query.tag, str) else None,
         text=query.text,
-        before_id=query.before,
+        before_id=given(query.before),
         limit=query.limit,
     )
     found = await asked.node.db.run(owner, tasks.list_tasks, command)
@@ -122,7 +122,7 @@ async def list_comments(asked: Asked) -> Answer:
     owner = await prove_api(asked.node, asked.headers, hook=True, write=False)
     query = decode_query(asked.query, CommentQuery)
     command = tasks.ListComments(
-        task_id=read_id(asked, NOUN), before_id=query.before, limit=query.limit
+        task_id=read_id(asked, NOUN), before_id=given(query.before), limit=query.limit
     )
     found = await asked.node.db.run(owner, tasks.list_comments, command)
     return answer(200, shown_comments(found, query.limit))
