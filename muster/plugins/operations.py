@@ -123,7 +123,7 @@ REVOKE_PLUGIN = Query("""
 async def revoke_plugin(tx: Transaction, command: RevokePlugin) -> PluginRow:
     """End the live plugin of that name and its token; raises NotFound when there is none."""
     plugin = await tx.find(LOCK_PLUGIN_BY_NAME, PluginRow, name=command.name)
-    if plugin is None:
+    if plugin is None or command.plugin_id not in (None, plugin.id):
         raise NotFound(f"There is no live plugin named {command.name}.")
     await revoke(tx, Revoke(kind=CredentialKind.PLUGIN, holder_id=plugin.id))
     return await tx.save(REVOKE_PLUGIN, revoked(plugin, tx.now))

@@ -60,9 +60,13 @@ class ListPlugins:
 
 @attrs.frozen(kw_only=True)
 class RevokePlugin:
-    """End a live plugin; audit action `plugin.revoked`."""
+    """End a live plugin; audit action `plugin.revoked`.
+
+    With a `plugin_id` it must be that one: a name is free again for another after a revocation.
+    """
 
     name: str
+    plugin_id: int | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -11,9 +11,9 @@ from muster.node.node import Node
 from web.pages import visits, words
 from web.pages.attention import ATTENTION
 from web.pages.home import HOME
-from web.pages.notifications import NOTIFICATIONS
 from web.pages.messages import MESSAGES
 from web.pages.notifications import NOTIFICATIONS
+from web.pages.plugins import PLUGINS
 from web.pages.security import SECURITY
 from web.pages.setting_up import SETTING_UP
 from web.pages.settings import SETTINGS
@@ -54,7 +54,8 @@ def make_pages(node: Node) -> QuartTrio:
     app.jinja_env.globals.update(static_url=static_url)
     visits.attach(app, node)
     words.attach(app)
-    for pages in PAGES:
+    # What does not exist while plugins are off is 404 before any credential.
+    for pages in PAGES + ((PLUGINS,) if node.config.plugins else ()):
         app.register_blueprint(pages)
     app.register_error_handler(HTTPException, _refuse_http)
     app.after_request(_secure)

@@ -42,7 +42,7 @@ USAGE = TokenUse(model="m-1", calls=1, input_tokens=1200, cached_input_tokens=0,
 async def handed_over(at: OwnerDesk, message: Message, end: str, attempt: int = 1) -> None:
     """A turn on a message, which ends so."""
     owner_id = at.owner.owner_id
-    ending = {"delivered": Complete, "unconfirmed": Fail}[end]
+    ending = Complete if end == "delivered" else Fail
     await move_message(at.db, message.id, begin(at.chief), owner_id=owner_id)
     async with at.db.transaction(at.owner) as tx:
         if attempt == 1:
