@@ -11,10 +11,11 @@ from web.about import About, Taken
 from web.app import routes_of
 from web.bodies import decode
 from web.openapi import document, says_of
+from web.pages.static_files import STATIC
 from web.routes import Route
 from web.slugs import BY_NAME
 
-PAGES_OWN = "/static/"
+PAGES_OWN = frozenset(route.path for route in STATIC)
 """Files of the pages are no door for programs."""
 
 
@@ -23,7 +24,7 @@ def told(routes: tuple[Route, ...]) -> dict[tuple[str, str], About | None]:
     return {
         (route.method, route.path): route.about
         for route in routes
-        if not route.path.startswith(PAGES_OWN)
+        if route.path not in PAGES_OWN
     }
 
 
