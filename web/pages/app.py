@@ -10,6 +10,8 @@ from werkzeug.exceptions import HTTPException
 from muster.node.node import Node
 from web.pages import visits, words
 from web.pages.attention import ATTENTION
+from web.pages.audit import AUDIT
+from web.pages.chief import CHIEF
 from web.pages.home import HOME
 from web.pages.messages import MESSAGES
 from web.pages.notifications import NOTIFICATIONS
@@ -19,6 +21,7 @@ from web.pages.setting_up import SETTING_UP
 from web.pages.settings import SETTINGS
 from web.pages.signing import SIGNING
 from web.pages.static_files import static_url
+from web.pages.tasks import TASKS
 from web.routes import answer_phrase
 
 # No inline script or style anywhere, nothing from another place, and nobody frames a page.
@@ -27,7 +30,19 @@ CONTENT_SECURITY_POLICY = (
     " connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self';"
     " frame-ancestors 'none'; base-uri 'none'"
 )
-PAGES = (HOME, SIGNING, SETTING_UP, ATTENTION, MESSAGES, SETTINGS, SECURITY, NOTIFICATIONS)
+PAGES = (
+    HOME,
+    SIGNING,
+    SETTING_UP,
+    ATTENTION,
+    CHIEF,
+    MESSAGES,
+    TASKS,
+    AUDIT,
+    SETTINGS,
+    SECURITY,
+    NOTIFICATIONS,
+)
 SECURITY_HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",

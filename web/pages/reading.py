@@ -1,7 +1,7 @@
 """Reads what a page's address or form says; what is no such thing is not found, or left out."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from muster.errors import Invalid, NotFound
@@ -38,8 +38,8 @@ def read_digest(form: Mapping[str, str]) -> str:
     return digest
 
 
-def read_time(args: Mapping[str, str], name: str) -> datetime | None:
-    """A time in a query as `<input type=datetime-local>` writes it, without a zone; None for none.
+def read_time(args: Mapping[str, str], name: str, zone: tzinfo) -> datetime | None:
+    """A time in a query as `<input type=datetime-local>` writes it, in this zone; None for none.
 
     Raises Invalid for what is no time.
     """
@@ -47,6 +47,7 @@ def read_time(args: Mapping[str, str], name: str) -> datetime | None:
     if text is None:
         return None
     try:
-        return datetime.fromisoformat(text)
-    except ValueError:
+        read = datetime.fromisoformat(text)
+        return (read if read.tzinfo else read.replace(tzinfo=zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise Invalid(f"{name} is no time such as 2000-01-02T03:04.", field=name) from None

@@ -5,6 +5,8 @@ ago         how long a time lies before another
 chip        a state as a chip, coloured by what it asks of the owner
 spelled     a reply exactly as it will be sent (plugins: "The card")
 outside     text from outside, whose invisible characters show
+brief       a value of JSON in a few words
+amount      a number with its noun
 
 A reply is shown in printable ASCII as itself and every other character spelled out. So that what is
 spelled out can be told from the same characters typed in ASCII, not by its colour alone, it stands
@@ -12,6 +14,7 @@ in an element with a spoken name, and a backslash of the reply's own is followed
 that a reply cannot show, for they would be spelled out.
 """
 
+import json
 import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
@@ -23,6 +26,7 @@ from markupsafe import Markup, escape
 from quart import g
 
 TYPED: Final = Markup('\\<span class="typed">⟨typed⟩</span>')
+BRIEF_CHARACTERS_MAX: Final = 80
 NAMED_MAX: Final = 3  # more characters in a row are spoken of by their number
 _SHORT: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _SPOKEN: Final = {"\n": "new line", "\t": "tab", "\r": "carriage return"}
@@ -43,7 +47,7 @@ KINDS: Final = {
 def attach(app: Any) -> None:
     """Give every template the filters."""
     app.jinja_env.filters.update(
-        when=when, ago=ago, chip=chip, spelled=spelled, outside=outside, amount=amount
+        when=when, ago=ago, chip=chip, spelled=spelled, outside=outside, amount=amount, brief=brief
     )
 
 
@@ -84,6 +88,12 @@ def chip(state: Any) -> Markup:
     return Markup('<span class="chip {}">{}</span>').format(
         KINDS.get(name, ""), name.replace("_", " ")
     )
+
+
+def brief(value: Any) -> str:
+    """A value of JSON for people: a text as itself, what is long cut."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= BRIEF_CHARACTERS_MAX else f"{text[: BRIEF_CHARACTERS_MAX - 1]}…"
 
 
 def amount(number: int, one: str, many: str | None = None) -> str:
