@@ -21,6 +21,7 @@ _DECLARED = {"now": "timestamptz", "owner_id": "bigint"}
 AS_SYSTEM = (
     *("muster.drafts.due.", "muster.attention.due.", "muster.credentials.operations.KNOCK"),
     "muster.push.store.devices.LIST_LISTENING",
+    "muster.chief.operations.unrouted.FIND_OWNERS",
 )
 
 # Triggers are off: these rows have a past that nobody lived through.

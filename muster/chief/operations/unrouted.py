@@ -37,7 +37,8 @@ class Questioned:
 
 
 # A place to look: the predicate itself reads what System may not see, so the owner's own
-# transaction judges again.
+# transaction judges again. Whether a message was asked about is left to that too: the planner would
+# read the whole table of asks for it.
 FIND_OWNERS = Query("""
     select u.id as owner_id from users u
     where u.id > %(after)s and u.disabled_at is null
@@ -48,7 +49,6 @@ FIND_OWNERS = Query("""
               where p.owner_id = u.id and p.name = %(plugin)s
                 and m.state = 'delivered' and m.dispositioned_at is null and not m.no_reply
                 and m.settled_at <= %(now)s - %(patience)s::interval
-                and not exists (select from asks a where a.plugin_message_id = m.id)
           )
           or exists (
               select from asks a
