@@ -126,6 +126,27 @@ async def find_open_by_key(tx: Transaction, key: str) -> Task | None:
     return await tx.find(FIND_BY_KEY, Task, key=key)
 
 
+LIST_LOSERS = Query("""
+    select t.id from tasks t
+    where t.owner_id = %(owner_id)s and t.merged_into = %(task_id)s
+    order by t.id
+    limit %(limit)s
+""")
+
+
+@attrs.frozen(kw_only=True)
+class TaskId:
+    """A task by its id alone."""
+
+    id: int
+
+
+async def list_losers(tx: Transaction, task_id: int, *, limit: int) -> list[int]:
+    """The tasks that were merged straight into this one, oldest first."""
+    found = await tx.all(LIST_LOSERS, TaskId, task_id=task_id, limit=limit)
+    return [row.id for row in found]
+
+
 FIND_CITING = Query("""
     select t.id from tasks t
     where t.owner_id = %(owner_id)s and t.message_id = %(message_id)s
