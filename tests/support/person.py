@@ -4,6 +4,7 @@ import argon2
 import attrs
 
 from muster.accounts.operations import add_user, next_user_id
+from muster.accounts.operations.sessions import Opened, OpenSession, open_session
 from muster.accounts.rules import AddUser
 from muster.pg.database import Database
 from muster.principals import Owner, System
@@ -31,3 +32,9 @@ async def add_person(db: Database, *, password: str | None = PASSWORD) -> Person
     command = AddUser(name=name, email="", password_hash=password_hash)
     await db.run(owner, add_user, command)
     return Person(owner=owner, name=name)
+
+
+async def open_for(db: Database, person: Person) -> Opened:
+    """A browser session of theirs."""
+    command = OpenSession(method="password", user_agent="tests", address="127.0.0.1")
+    return await db.run(person.owner, open_session, command)

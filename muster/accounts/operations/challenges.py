@@ -33,7 +33,7 @@ class Ceremony:
 DELETE_EXPIRED = Query("""
     delete from passkey_challenges where id in (
         select id from passkey_challenges where expires_at < %(now)s
-        order by expires_at limit 100 for update skip locked)
+        order by expires_at limit 100)
 """)
 COUNT_LIVE = Query("""
     select count(*) from passkey_challenges where address = %(address)s and expires_at > %(now)s

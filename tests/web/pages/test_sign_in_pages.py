@@ -84,8 +84,10 @@ async def test_nothing_tells_who_has_an_account(
         answers = [await send(server, name, password) for name, password in tried]
         assert {answer.status_code for answer in answers} == {401}
         assert not any("set-cookie" in answer.headers for answer in answers)
-        pages = {answer.text.replace(f'value="{name}"', "") for answer, (name, _) in
-                 zip(answers[:4], tried[:4], strict=True)}
+        pages = {
+            answer.text.replace(f'value="{name}"', "")
+            for answer, (name, _) in zip(answers[:4], tried[:4], strict=True)
+        }
         assert len(pages) == 1
         assert "open no account here" in pages.pop()
 
