@@ -54,19 +54,28 @@
     form.submit();
   }
 
-  // Which of the devices is this browser; removing it ends the subscription here as well.
-  async function markOwn() {
+  // Which of the devices is this browser; the list is replaced when something changed in it.
+  async function ownSubscription() {
     const registration = await navigator.serviceWorker.getRegistration("/");
-    const subscription = await registration?.pushManager.getSubscription();
-    if (!subscription) return;
+    return registration?.pushManager.getSubscription();
+  }
+
+  async function markOwn() {
+    const endpoint = (await ownSubscription())?.endpoint;
     for (const row of document.querySelectorAll("[data-endpoint]")) {
-      if (row.dataset.endpoint !== subscription.endpoint) continue;
-      row.querySelector("[data-this-one]").hidden = false;
-      row.querySelector("form[data-remove]").addEventListener("submit", () => {
-        subscription.unsubscribe();
-      });
+      const mark = row.querySelector("[data-this-one]");
+      const own = row.dataset.endpoint === endpoint;
+      if (mark.hidden === own) mark.hidden = !own;
     }
   }
+
+  // A device that is removed here ends its subscription here as well.
+  document.addEventListener("submit", async (event) => {
+    const endpoint = event.target.closest("[data-endpoint]")?.dataset.endpoint;
+    if (!endpoint || event.target.dataset.remove === undefined) return;
+    const subscription = await ownSubscription();
+    if (subscription?.endpoint === endpoint) await subscription.unsubscribe();
+  });
 
   if (!able) {
     tell("This browser takes no notifications here: they need https, or localhost.");
@@ -79,4 +88,6 @@
     button.disabled = false;
   });
   markOwn();
+  const section = document.getElementById("notifications");
+  new MutationObserver(markOwn).observe(section, { childList: true, subtree: true });
 })();
