@@ -22,7 +22,7 @@ from web.errors import refuse_socket, send_error
 from web.health import HEALTH
 from web.live import live
 from web.mcp.agents import AgentDoor, open_agent_door
-from web.openapi import openapi_routes
+from web.openapi import document, openapi_routes
 from web.pages.app import make_pages
 from web.pages.static_files import STATIC
 from web.plugin_api import PLUGIN_API
@@ -35,6 +35,7 @@ BODY_BYTES_MAX_BY_PATH = {
     "/plugin/v1/messages": 256 * KIB,
     "/plugin/v1/tasks": 1024 * KIB,  # its text is cut, so it may be long
     "/mcp": 256 * KIB,
+    "/chief": 256 * KIB,  # a form that is too long comes back with what was typed
 }
 # A claim that nobody waits for any more must not take a reply with it.
 WAITING_PATHS = frozenset({*(route.path for route in PLUGIN_API if route.waits), "/mcp", "/live"})
@@ -82,7 +83,9 @@ _NOT_HERE = "A plugin token is good for /plugin/v1/ and nothing else."
 
 
 def _dispatch(node: Node, door: AgentDoor) -> ASGIApp:
-    routed = router(node, routes_of(node), otherwise=cast("ASGIApp", make_pages(node)))
+    routes = routes_of(node)
+    pages = make_pages(node, document(routes))
+    routed = router(node, routes, otherwise=cast("ASGIApp", pages))
 
     async def dispatching(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]

@@ -18,7 +18,7 @@ from muster.credentials.operations import issue, revoke
 from muster.credentials.rules import Issue, Revoke
 from muster.errors import Conflict, NotFound, Unauthorized
 from muster.ids import CredentialKind
-from muster.outcomes import Fact
+from muster.outcomes import Fact, Hint, HintKind
 from muster.pg.database import Transaction
 from muster.pg.query import Query
 
@@ -203,7 +203,12 @@ RELEASE_GATEWAY = Query("""
 
 async def release_gateway(tx: Transaction, command: Release) -> None:
     """Note that the socket of this epoch is closed; a newer socket stays noted."""
-    await tx.execute(RELEASE_GATEWAY, agent_id=command.agent_id, epoch=command.epoch)
+    touched = await tx.execute(
+        RELEASE_GATEWAY, agent_id=command.agent_id, epoch=command.epoch
+    )
+    if touched:
+        kind = HintKind.AGENT_CHANGED
+        tx.hint(Hint(kind=kind, owner_id=tx.owner_id, id=command.agent_id))
 
 
 FIND_PROVISIONED = Query("""

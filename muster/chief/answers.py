@@ -1,7 +1,7 @@
 """What an agent says in a turn: kept up to a limit, and passed on to open pages as it comes.
 
-The text is the agent's and is never more than text to whoever shows it. What cannot be stored (NUL,
-halves of characters) becomes U+FFFD at once, so that pages and the database say the same.
+The text is the agent's and is never more than text to whoever shows it. NUL, which PostgreSQL
+cannot store, becomes U+FFFD at once, so that pages and the database say the same.
 
 Kept are the first ANSWER_BYTES_MAX bytes; the rest is counted. A `turn.done` mostly repeats the end
 of what was said before, and is added where it does not.
@@ -27,7 +27,8 @@ from muster.chief.turns import Heard
 ANSWER_BYTES_MAX: Final = 64 * 1024
 PACE_SECONDS: Final = 0.2
 
-_UNSTORABLE: Final = dict.fromkeys((0, *range(0xD800, 0xE000)), "\ufffd")
+_NUL: Final = "\0"
+_IN_ITS_PLACE: Final = "\ufffd"
 
 
 @attrs.frozen(kw_only=True)
@@ -64,7 +65,7 @@ class Answer:
     def done(self, text: str) -> None:
         """Keep the last word, unless it was heard already."""
         before = self._text().rstrip()
-        if not self._left_out and not before.endswith(text.translate(_UNSTORABLE).strip()):
+        if not self._left_out and not before.endswith(text.replace(_NUL, _IN_ITS_PLACE).strip()):
             self._keep(f"\n\n{text}" if before else text)
 
     @property
@@ -77,7 +78,7 @@ class Answer:
 
     def _keep(self, said: str) -> str:
         """Keep what there is room for; what that was."""
-        text = said.translate(_UNSTORABLE)
+        text = said.replace(_NUL, _IN_ITS_PLACE)
         encoded = text.encode()
         if self._left_out:  # nothing stands where an earlier piece is missing
             self._left_out += len(encoded)

@@ -66,6 +66,7 @@ class Fanout:
             case HintKind.PLUGIN_REVOKED:
                 self._waiters.doubt(plugin_id=hint.id)
             case HintKind.AGENT_CHANGED:
+                self._live.tell(hint.owner_id, "agent", {"id": hint.id})
                 self._doubt_agents(hint.owner_id, hint.id)
             case HintKind.USER_CHANGED:
                 self._waiters.doubt(owner_id=hint.owner_id)

@@ -8,10 +8,12 @@ from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException
 
 from muster.node.node import Node
+from web.openapi import Json
 from web.pages import visits, words
 from web.pages.attention import ATTENTION
 from web.pages.audit import AUDIT
 from web.pages.chief import CHIEF
+from web.pages.docs import make_docs
 from web.pages.home import HOME
 from web.pages.messages import MESSAGES
 from web.pages.notifications import NOTIFICATIONS
@@ -53,8 +55,11 @@ SECURITY_HEADERS = {
 }
 
 
-def make_pages(node: Node) -> QuartTrio:
-    """The pages of `node`; a path that is none of them is 404."""
+def make_pages(node: Node, document: Json) -> QuartTrio:
+    """The pages of `node`; a path that is none of them is 404.
+
+    `document` is the OpenAPI document of the routes of this server, which `/docs/api` shows.
+    """
     app = QuartTrio("web.pages", static_folder=None)
     app.config.update(
         # What a view raises is reported and answered by the wire, not rendered as a page.
@@ -70,7 +75,7 @@ def make_pages(node: Node) -> QuartTrio:
     visits.attach(app, node)
     words.attach(app)
     # What does not exist while plugins are off is 404 before any credential.
-    for pages in PAGES + ((PLUGINS,) if node.config.plugins else ()):
+    for pages in (*PAGES, *((PLUGINS,) if node.config.plugins else ()), make_docs(document)):
         app.register_blueprint(pages)
     app.register_error_handler(HTTPException, _refuse_http)
     app.after_request(_secure)
