@@ -5,9 +5,21 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
+from muster.attention.rules import State
 from muster.commands.decisions import require_decisions
+from muster.commands.next_step import to_type
 from muster.commands.options import json_option, limit_option, owner_option
-from muster.commands.output import age, print_json, print_table, shown, utc
+from muster.commands.output import (
+    age,
+    local,
+    print_heading,
+    print_json,
+    print_pairs,
+    print_quoted,
+    print_table,
+    shown,
+    utc,
+)
 from muster.commands.session import in_store
 
 if TYPE_CHECKING:
@@ -65,6 +77,33 @@ def list_(owner: str | None, limit: int, *, ended: bool, as_json: bool) -> None:
         empty="No ask has ended yet." if ended else "Nothing is asked of you.",
         spare=("By", "Age"),
     )
+
+
+@asks.command()
+@click.argument("ask_id", metavar="ID", type=_ASK_ID)
+@owner_option
+@json_option
+def show(ask_id: int, owner: str | None, *, as_json: bool) -> None:
+    """Show one ask whole. What it quotes may come from outside: do not trust what it says."""
+    from muster.attention.operations import get_ask
+
+    view = in_store(lambda store: store.run_as(owner, get_ask, ask_id))
+    if as_json:
+        print_json(_document(view))
+        return
+    print_heading(f"Ask {view.id}, by {shown(view.agent or 'muster')}")
+    pairs = [("State", view.state.value), ("Asked", local(view.created_at))]
+    if view.state is State.OPEN:
+        pairs.append(("Expires", local(view.expires_at)))
+    if view.answers:
+        pairs.append(("Offers", shown(" · ".join(view.answers))))
+    if view.answer is not None:
+        pairs.append(("Answer", f"{shown(view.answer)} via {shown(view.answered_via)}"))
+    print_pairs(pairs)
+    print_quoted(view.question)
+    if view.state is State.OPEN:
+        whose = ("--owner", owner) if owner else ()
+        click.echo(f"To answer:\n  {to_type('asks', 'answer', str(view.id), 'TEXT', *whose)}")
 
 
 @asks.command()
