@@ -16,7 +16,7 @@ import attrs
 from quart import Blueprint, Response
 from quart.typing import ResponseReturnValue
 
-from muster.pg.audit import AuditRow, LookUp, look_up
+from muster.accounts.operations.log import AuditRow, LookUp, look_up
 from web.pages.reading import find_id, read_time, read_word
 from web.pages.visits import Visit, show, signed_in
 from web.pages.words import zone

@@ -26,7 +26,7 @@ from markupsafe import Markup, escape
 from quart import g
 
 TYPED: Final = Markup('\\<span class="typed">⟨typed⟩</span>')
-BRIEF_CHARACTERS_MAX: Final = 80
+BRIEF_CHARACTERS_MAX: Final = 40
 NAMED_MAX: Final = 3  # more characters in a row are spoken of by their number
 _SHORT: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _SPOKEN: Final = {"\n": "new line", "\t": "tab", "\r": "carriage return"}

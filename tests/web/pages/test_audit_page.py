@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from muster.accounts.operations import log
+from muster.accounts.operations.log import LookUp, look_up
 from muster.outcomes import Fact
-from muster.pg import audit
-from muster.pg.audit import LookUp, look_up
 from muster.principals import Owner
 from tests.support.builders import read_now
 from tests.support.cluster import SpiedDatabase, add_owner
@@ -90,8 +90,8 @@ async def test_a_long_log_is_walked_in_steps(
     db: SpiedDatabase, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look that finds little ends after its walk and says where to look on; times skip rows."""
-    monkeypatch.setattr(audit, "LOOKED_MAX", 10)
-    monkeypatch.setattr(audit, "SLACK", timedelta(0))
+    monkeypatch.setattr(log, "LOOKED_MAX", 10)
+    monkeypatch.setattr(log, "SLACK", timedelta(0))
     await record(db, owner, done(1, "rare"))
     start = await read_now(db)
     for hour in range(1, 4):
