@@ -31,6 +31,7 @@ _COMMANDS: dict[str, _Listed] = {
     "token": _Listed("muster.commands.token:token", "Add, list and revoke the tokens of people."),
     "messages": _Listed("muster.commands.messages:messages", "Look at what came in."),
     "drafts": _Listed("muster.commands.drafts:drafts", "Read and decide the replies that wait."),
+    "tasks": _Listed("muster.commands.tasks:tasks", "Look at what is to be done."),
     "asks": _Listed("muster.commands.asks:asks", "Read and answer what is asked of you."),
     "audit": _Listed("muster.commands.audit:audit", "Read who did what, newest first."),
     "mail": _Listed("muster.commands.mail:mail", "Run the mail plugin, or check it."),

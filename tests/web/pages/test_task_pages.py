@@ -267,13 +267,13 @@ async def test_the_pages_in_a_browser(
             assert (await get(at, gated.id)).gates == ()
             await tab.go("/tasks")
             assert await tab.find_faults() == []
-        for dark, scripts in ((True, True), (False, False)):
+        for width, dark, scripts in ((1280, False, True), (360, True, True), (360, False, False)):
             async with browser.tab(
-                url, session=cookie, width=360, height=800, dark=dark, scripts=scripts
+                url, session=cookie, width=width, height=800, dark=dark, scripts=scripts
             ) as tab:
                 for path in ("/tasks", "/tasks/new", f"/tasks/{gated.id}", f"/tasks/{task_id}"):
                     await tab.go(path)
                     assert await tab.overflow() <= 0, path
                     if scripts:
                         assert await tab.find_faults() == []
-                    await tab.picture(tmp_path / f"{path.replace('/', '-')}-{dark}.png")
+                    await tab.picture(tmp_path / f"{path.replace('/', '-')}-{width}-{dark}.png")
