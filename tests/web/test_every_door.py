@@ -26,6 +26,7 @@ from tests.support.server import Server, call_mcp, running_server
 from tests.support.visitor import Visiting, page_client, sign_in
 from web.about import Taken
 from web.app import routes_of
+from web.openapi import document
 from web.pages.app import make_pages
 
 HOOK = "a-secret-of-this-machine-" + "h" * 20
@@ -87,9 +88,12 @@ _PERSON_AND_HOOK = frozenset({Taken.PERSONAL.value, Taken.HOOK.value})
 # Pages of somebody who is not signed in yet.
 _FOR_GUESTS = frozenset(
     {"/sign-in", "/sign-in/options", "/sign-in/passkey", "/setup", "/setup/options"}
+    | {"/docs", "/docs/api", "/docs/1"}
 )
+
+
 def _pages(server: Server) -> QuartTrio:
-    return make_pages(server.node)
+    return make_pages(server.node, document(routes_of(server.node)))
 
 
 @asynccontextmanager
