@@ -50,7 +50,7 @@ class Browsing:
         cookies = "; ".join(f"{name}={value}" for name, value in self._jar.items())
         return self._keep(await self.client.get(path, headers={"Cookie": cookies}))
 
-    async def use(self, place: str, faults: Faults = RIGHT, **fields: str) -> httpx2.Response:
+    async def use(self, place: str, faults: Faults = RIGHT, /, **fields: str) -> httpx2.Response:
         """Ask at `place` for the question, and answer it there."""
         asked = await self.send(f"{place}/options", **fields)
         assert asked.status_code == 200, asked.text
@@ -58,7 +58,7 @@ class Browsing:
         answer = self.key.use(json.loads(asked.text), faults)
         return await self.send(f"{place}/passkey", passkey=answer, **fields)
 
-    async def make(self, place: str, faults: Faults = RIGHT, **fields: str) -> httpx2.Response:
+    async def make(self, place: str, faults: Faults = RIGHT, /, **fields: str) -> httpx2.Response:
         """Ask at `place` for a new passkey, and hand it over there."""
         asked = await self.send(f"{place}/options", **fields)
         assert asked.status_code == 200, asked.text

@@ -121,7 +121,7 @@ async def test_times_follow_the_zone(db: SpiedDatabase, cluster: Cluster, ada: P
             assert bad.status_code == 400
 
 
-RISKY = (
+RISKY: tuple[tuple[str, dict[str, str]], ...] = (
     ("/settings/tokens", {"name": "late", "expires": "never"}),
     ("/settings/password", {"password": "a new password"}),
     ("/settings/passkeys/1/revoke", {}),
