@@ -63,13 +63,12 @@ class Pusher(Actor):
         self._sending: dict[int, bool] = {}  # devices that have a task; true: look once more
         self._soon: set[int] = set()  # owners that a timer is armed for
         self._limit = trio.CapacityLimiter(SENDING_MAX)
-        self._dialling = trio.Event()
+        self._dialling: trio.Event | None = None  # set once there is a dialler
         self._dialler: Dialler | None = None
         self._key: PushKey | None = None
 
     async def started(self) -> None:
         """Begin with a sweep: what came while nobody looked is to be pushed now."""
-        self.nursery.start_soon(self._dial)
         self.timers.after(0, Sweep(), key="sweep")
 
     async def handle(self, message: object) -> None:
@@ -165,19 +164,27 @@ class Pusher(Actor):
                 return True
 
     async def _send(self, principal: Muster, taken: Taken) -> None:
-        await self._dialling.wait()
-        assert self._dialler is not None
+        dialler = await self._get_dialler()
         if self._key is None:
             self._key = await self._db.run(Node(), operations.push_key, None)
         outgoing = make_request(taken, self._key, self._public_url())
-        answer = await self._dialler.send(outgoing)
+        answer = await dialler.send(outgoing)
         chance = random.random()  # noqa: S311 - only spreads retries
         command = SettlePush(taken=taken, answer=answer, chance=chance)
         await self._db.run(principal, operations.settle, command)
 
-    async def _dial(self) -> None:
+    async def _get_dialler(self) -> Dialler:
+        """The client, opened at the first need: most servers' owners have no device."""
+        if self._dialling is None:
+            self._dialling = trio.Event()
+            self.nursery.start_soon(self._dial, self._dialling)
+        await self._dialling.wait()
+        assert self._dialler is not None
+        return self._dialler
+
+    async def _dial(self, dialling: trio.Event) -> None:
         """Hold the client for as long as this actor lives."""
         async with open_dialler() as dialler:
             self._dialler = dialler
-            self._dialling.set()
+            dialling.set()
             await trio.sleep_forever()

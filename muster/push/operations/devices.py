@@ -7,6 +7,7 @@ import attrs
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from muster.accounts.operations import lock_account
 from muster.errors import Conflict, Invalid, NotFound, Refused
 from muster.outcomes import Fact
 from muster.pg.database import Transaction
@@ -49,7 +50,8 @@ async def add_webhook(tx: Transaction, command: AddWebhook) -> str:
 
 
 async def _add(tx: Transaction, device: NewDevice) -> int:
-    if await store.count_devices(tx) >= DEVICES_MAX:
+    await lock_account(tx)
+    if await store.count_others(tx, device) >= DEVICES_MAX:
         raise Refused(f"There are {DEVICES_MAX} devices already; remove one.", code="too_many")
     device_id = await store.upsert_device(tx, device, CHOICES)
     await tx.record(

@@ -82,9 +82,10 @@ def words(kind: Kind, item_id: int | None, *, unverified: bool = False) -> Note:
 
 def read_items(text: str) -> frozenset[Item]:
     """Read `draft:17 ask:3`; what is no item is left out."""
+    nouns = {kind.value for kind in CHOICES}
     found = set()
     for word in text.split()[:ITEMS_MAX]:
         noun, _, number = word.partition(":")
-        if number.isascii() and number.isdigit() and len(number) < 19:
+        if noun in nouns and number.isascii() and number.isdigit() and len(number) < 19:
             found.add((noun, int(number)))
     return frozenset(found)

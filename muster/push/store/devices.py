@@ -59,14 +59,18 @@ async def set_hours(tx: Transaction, hours: QuietHours | None) -> None:
     await tx.execute(SET_HOURS, from_minute=hours.from_minute, until_minute=hours.until_minute)
 
 
-COUNT_DEVICES = Query("""
-    select count(*) from push_devices where owner_id = %(owner_id)s and removed_at is null
+COUNT_OTHERS = Query("""
+    select count(*) from push_devices
+    where owner_id = %(owner_id)s and removed_at is null
+      and (sink, url, topic) <> (%(sink)s::text, %(url)s::text, %(topic)s::text)
 """)
 
 
-async def count_devices(tx: Transaction) -> int:
-    """How many devices the owner has."""
-    count = await tx.scalar(COUNT_DEVICES)
+async def count_others(tx: Transaction, device: NewDevice) -> int:
+    """How many devices the owner has that go to another place than this one."""
+    count = await tx.scalar(
+        COUNT_OTHERS, sink=device.sink, url=device.url, topic=device.topic
+    )
     assert isinstance(count, int)
     return count
 

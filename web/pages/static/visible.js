@@ -1,5 +1,6 @@
 // Tells the server what this tab shows while it is visible, so that its owner is not pushed what
-// they are looking at. An item is an element such as <article id="draft-17" data-item>.
+// they are looking at: the page of a draft, an ask or a task, and each [data-item] that leads there
+// or has such an id (draft-17).
 "use strict";
 (() => {
   const EVERY_MS = 15000;
@@ -12,9 +13,20 @@
   let said = null;
   let timer = 0;
 
+  function itemAt(path) {
+    const found = /^\/(draft|ask|task)s\/(\d+)$/.exec(path);
+    return found ? `${found[1]}:${found[2]}` : null;
+  }
+
+  function itemOf(element) {
+    const own = itemAt(`/${element.id.replace("-", "s/")}`);
+    return own || itemAt(element.querySelector("a[href]")?.pathname);
+  }
+
   function shown() {
-    const ids = [...document.querySelectorAll("[data-item][id]")].map((one) => one.id);
-    return ids.map((id) => id.replace(/-(?=\d+$)/, ":")).join(" ");
+    const all = [...document.querySelectorAll("[data-item]")].map(itemOf);
+    const items = new Set([itemAt(location.pathname), ...all]);
+    return [...items].filter(Boolean).join(" ");
   }
 
   function say(force) {
