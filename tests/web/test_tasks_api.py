@@ -8,8 +8,8 @@ import attrs
 import httpx2
 import pytest
 
-from muster.credentials.operations.personal import AddPersonal, add_personal
-from muster.credentials.rules import Scope
+from muster.credentials.operations.personal import add_personal
+from muster.credentials.rules import AddPersonal, Scope
 from muster.principals import Owner
 from tests.support.builders import read_audit
 from tests.support.cluster import Cluster, SpiedDatabase, add_owner
@@ -156,12 +156,14 @@ async def test_lists_are_filtered_and_paged(api: Api) -> None:
     assert (await api.done("GET", f"/api/tasks?before={two}"))["next_before"] is None
 
 
+_Asked = tuple[str, str, object]
+
 READERS = [("GET", "/api/tasks"), ("GET", "/api/tasks/{id}"), ("GET", "/api/tasks/{id}/comments")]
-BRINGERS = [
+BRINGERS: list[_Asked] = [
     ("POST", "/api/tasks", {"title": "t"}),
     ("POST", "/api/tasks/{id}/comments", {"body": "c"}),
 ]
-OWNERS_OWN = [
+OWNERS_OWN: list[_Asked] = [
     ("PATCH", "/api/tasks/{id}", {"status": "complete"}),
     ("POST", "/api/tasks/{id}/ungate", None),
     ("POST", "/api/tasks/{id}/merge", {"into": 1}),
@@ -268,7 +270,7 @@ async def test_somebody_else_s_task_is_not_there(api: Api, cluster: Cluster) -> 
     command = AddPersonal(name="other", scope=Scope.WRITE)
     _, token = await api.db.run(other, add_personal, command)
     theirs = (await api.ask("POST", "/api/tasks", {"title": "t"}, token=token)).json()["id"]
-    routes = [(method, path, None) for method, path in READERS[1:]]
+    routes: list[_Asked] = [(method, path, None) for method, path in READERS[1:]]
     mine = await api.task()
     for method, path, body in (*routes, BRINGERS[1], *OWNERS_OWN):
         for task_id in (theirs, 0, 2**63, "x", "-1", "1 "):
