@@ -11,7 +11,7 @@ import attrs
 
 Json = Mapping[str, Any]
 
-ANYBODY: Final = "no credential"
+_FRONTS: Final = ("/plugin/", "/api/", "/")
 _COMMON_MIN: Final = 2
 """A status that at least so many routes answer alike, and all of them, is told once."""
 
@@ -66,7 +66,7 @@ class Reference:
 def read_document(document: Json) -> Reference:
     """Make the page's parts of an OpenAPI document of ours."""
     read = _Reader(document)
-    operations = tuple(read.operations())
+    operations = tuple(sorted(read.operations(), key=_shelf))
     shared = _shared(operations)
     return Reference(
         operations=tuple(
@@ -78,6 +78,12 @@ def read_document(document: Json) -> Reference:
         ),
         common=shared,
     )
+
+
+def _shelf(operation: Operation) -> int:
+    """What plugins call comes first, then what a person's programs call, then the rest."""
+    fronts = [front for front in _FRONTS if operation.path.startswith(front)]
+    return _FRONTS.index(fronts[0])
 
 
 def _shared(operations: Sequence[Operation]) -> tuple[Status, ...]:

@@ -117,19 +117,19 @@ def _reachable_by_key(tokens: list[Token]) -> None:
 
 def _slugs() -> str:
     rows = [
-        f"| `{slug.name}` | {slug.status} | {slug.when} | {'yes' if slug.later else ''} |"
+        f"| `{slug.name}` | {slug.status} | {slug.when}{' *Later.*' if slug.later else ''} |"
         for slug in SLUGS
     ]
-    return "\n".join(["", "| slug | status | when | later |", "|-|-|-|-|", *rows, ""])
+    return "\n".join(["", "| slug | status | when |", "|-|-|-|", *rows, ""])
 
 
 def _settings() -> str:
     parts = []
     for title, client in (("The server", False), ("Programs that knock at it", True)):
-        parts += ["", f"## {title}", "", "| setting | default | meaning |", "|-|-|-|"]
+        parts += ["", f"## {title}", "", "| setting | meaning |", "|-|-|"]
         parts += [
-            f"| `{setting.name}` | {_cell(setting.default)} | {_cell(setting.meaning)}"
-            f"{' (a secret)' if setting.secret else ''} |"
+            f"| `{setting.name}` | {_cell(setting.meaning)}{' (a secret)' if setting.secret else ''};"
+            f" else {_cell(setting.default)} |"
             for setting in SETTINGS
             if setting.client is client
         ]
