@@ -8,6 +8,8 @@ import httpx2
 import pytest
 import trio
 
+from muster.chief.turns import By
+from muster.chief.words import Say, say
 from muster.drafts.operations import Approve, approve
 from muster.messages.rules import State
 from muster.node import tree
@@ -210,3 +212,14 @@ async def test_disabling_by_command_line_ends_claims_and_agents_on_both(pair: Pa
             assert await chief.close_code() == 4401
             await until(lambda: len(answers) == 2)
     assert [one.status_code for one in answers] == [401, 401]
+
+
+async def test_words_said_here_are_a_turn_of_the_chief_there(pair: Pair) -> None:
+    """What the owner writes at one server reaches the chief that is connected to the other."""
+    async with pair.b.agent() as chief:
+        await chief.next_frame("welcome")
+        command = Say(agent_id=pair.a.chief_id, text="hello", by=By.OWNER)
+        await pair.a.server.node.db.run(pair.a.owner, say, command)
+        turn = await chief.next_frame("turn")
+        assert turn["text"].endswith("hello")
+        await chief.send("turn.done", turn_id=turn["turn_id"], text="")

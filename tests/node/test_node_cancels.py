@@ -10,11 +10,13 @@ from muster.agents.gateway import Gateway
 from muster.agents.operations import accept_gateway, find_agent
 from muster.agents.rules import Accept
 from muster.chief.deliveries import Deliveries, DeliverySettings
+from muster.chief.turns import State as TurnState
 from muster.messages.rules import State
 from muster.principals import Muster, Owner
 from tests.support.builders import get_message, make_chief, make_message, make_plugin, read_audit
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.server import running_server
+from tests.support.speaking import connect, speak, turns
 
 SETTINGS = DeliverySettings(turn_deadline_seconds=30, may_begin=lambda: True)
 
@@ -94,6 +96,54 @@ async def test_a_delivery_stopped_anywhere_is_settled_as_what_it_may_have_been(
     assert not [
         row for row in await read_audit(db, owner, "plugin.delivered") if "recovered" in row.data
     ]
+
+
+async def test_words_stopped_anywhere_are_settled_as_what_they_may_have_been(
+    db: SpiedDatabase, owner: Owner
+) -> None:
+    """Never left `delivering`, and waiting again only when no byte of the turn was written."""
+    chief = await make_chief(db, owner)
+    peer = _Peer()
+    gateway = peer.gateway = Gateway(agent=chief, peer=peer)
+    gateway.epoch = await connect(db, chief)
+    ids: list[int] = []
+    ends: set[TurnState] = set()
+
+    async def prepare() -> None:
+        ids.append(await speak(db, owner, chief))
+        peer.written.clear()
+
+    async def operation() -> None:
+        deliveries = Deliveries(
+            chief.agent_id,
+            Muster(owner_id=owner.owner_id),
+            db,
+            gateway=lambda _: gateway,
+            settings=SETTINGS,
+            nursery=nursery,
+            again=lambda: None,
+        )
+        await deliveries.hand_words_over()
+
+    async def check(completed: bool) -> None:
+        state = {turn.id: turn.state for turn in await turns(db, owner)}[ids[-1]]
+        wrote = any(frame["type"] == "turn" for frame in peer.written)
+        assert gateway.can_take_turn
+        assert db.pool.free == db.pool.size
+        assert state is not TurnState.DELIVERING
+        assert not (wrote and state is TurnState.QUEUED)
+        assert wrote or state is not TurnState.DELIVERED
+        assert state is TurnState.DELIVERED or not completed
+        ends.add(state)
+        if state is not TurnState.QUEUED:
+            await prepare()
+
+    await prepare()
+    async with trio.open_nursery() as nursery:
+        assert await cancel_at_every_step(operation, check) >= 8
+    assert ends >= {TurnState.QUEUED, TurnState.DELIVERED}
+    rows = await read_audit(db, owner, "conversation.delivered")
+    assert not [row for row in rows if "recovered" in row.data]
 
 
 async def test_a_connection_that_ends_anywhere_leaves_nobody_connected(
