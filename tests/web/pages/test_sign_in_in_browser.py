@@ -1,4 +1,4 @@
-"""Signing in with a real browser: a passkey from the first link to a confirmation, and no script."""
+"""Signing in with a real browser: by a passkey from first to last, and without any script."""
 
 from datetime import timedelta
 
@@ -26,7 +26,7 @@ async def path_of_link(db: SpiedDatabase, person: Person) -> str:
 async def test_a_passkey_from_first_to_last(
     browser: Browser, db: SpiedDatabase, cluster: Cluster, ada: Person
 ) -> None:
-    """A passkey is made by a link, signs in, confirms, and stands in the settings beside another."""
+    """A passkey is made by a link, signs in, confirms, and stands in the settings."""
     async with running_server(db, cluster.app_url) as server:
         url = server.node.config.public_url
         async with browser.tab(url) as tab:
@@ -75,43 +75,47 @@ async def test_a_cancelled_passkey_is_told(
     browser: Browser, db: SpiedDatabase, cluster: Cluster
 ) -> None:
     """With no passkey at hand a person is told so, and the password is still there."""
-    async with running_server(db, cluster.app_url) as server:
-        async with browser.tab(server.node.config.public_url) as tab:
-            await tab.add_authenticator()
-            await tab.go("/sign-in")
-            await tab.press("Sign in with a passkey")
-            await tab.sees("The passkey was not used")
-            await tab.fill("Password", "still there")
+    async with (
+        running_server(db, cluster.app_url) as server,
+        browser.tab(server.node.config.public_url) as tab,
+    ):
+        await tab.add_authenticator()
+        await tab.go("/sign-in")
+        await tab.press("Sign in with a passkey")
+        await tab.sees("The passkey was not used")
+        await tab.fill("Password", "still there")
 
 
 async def test_without_a_script(
     browser: Browser, db: SpiedDatabase, cluster: Cluster, ada: Person
 ) -> None:
     """A browser without scripts signs in, confirms and makes a token by the password alone."""
-    async with running_server(db, cluster.app_url) as server:
-        async with browser.tab(server.node.config.public_url, scripts=False) as tab:
-            await tab.go("/settings")
-            await tab.reaches("/sign-in")
-            assert "passkey" not in (await tab.text()).lower()
-            await tab.fill("Name", ada.name)
-            await tab.fill("Password", PASSWORD)
-            await tab.press("Sign in", within="main")
-            await tab.reaches("/settings")
-            db.clock_offset += timedelta(hours=12)
-            await tab.fill("Name of a new token", "box")
-            await tab.press("Make a token")
-            await tab.reaches("/step-up")
-            await tab.fill(f"Password of {ada.name}", PASSWORD)
-            await tab.press("Confirm")
-            await tab.reaches("/settings")
-            await tab.fill("Name of a new token", "box")
-            await tab.press("Make a token")
-            await tab.sees("It is shown this once")
+    async with (
+        running_server(db, cluster.app_url) as server,
+        browser.tab(server.node.config.public_url, scripts=False) as tab,
+    ):
+        await tab.go("/settings")
+        await tab.reaches("/sign-in")
+        assert "passkey" not in (await tab.text()).lower()
+        await tab.fill("Name", ada.name)
+        await tab.fill("Password", PASSWORD)
+        await tab.press("Sign in", within="main")
+        await tab.reaches("/settings")
+        db.clock_offset += timedelta(hours=12)
+        await tab.fill("Name of a new token", "box")
+        await tab.press("Make a token")
+        await tab.reaches("/step-up")
+        await tab.fill(f"Password of {ada.name}", PASSWORD)
+        await tab.press("Confirm")
+        await tab.reaches("/settings")
+        await tab.fill("Name of a new token", "box")
+        await tab.press("Make a token")
+        await tab.sees("It is shown this once")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(360, False), (1280, True)])
 async def test_for_everybody(
-    browser: Browser, db: SpiedDatabase, cluster: Cluster, ada: Person, width: int, dark: bool
+    browser: Browser, db: SpiedDatabase, cluster: Cluster, ada: Person, *, width: int, dark: bool
 ) -> None:
     """On a phone and on a desk, light and dark, axe finds nothing serious and nothing overflows."""
     opened = await open_for(db, ada)
