@@ -128,8 +128,8 @@ def _settings() -> str:
     for title, client in (("The server", False), ("Programs that knock at it", True)):
         parts += ["", f"## {title}", "", "| setting | meaning |", "|-|-|"]
         parts += [
-            f"| `{setting.name}` | {_cell(setting.meaning)}{' (a secret)' if setting.secret else ''};"
-            f" else {_cell(setting.default)} |"
+            f"| `{setting.name}` | {_cell(setting.meaning)}. {'A secret. ' if setting.secret else ''}"
+            f"Default: {_cell(setting.default)} |"
             for setting in SETTINGS
             if setting.client is client
         ]
