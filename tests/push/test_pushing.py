@@ -8,6 +8,8 @@ import attrs
 import pytest
 
 from muster.attention import operations as attention
+from muster.chief.operations import unrouted
+from muster.chief.operations.settle import SettleMessage, settle_message
 from muster.principals import Muster, Owner, System
 from muster.push import operations as push
 from muster.push.rules.hours import QuietHours
@@ -15,7 +17,7 @@ from muster.push.sinks import sign
 from muster.tasks import operations as tasks
 from muster.tasks.operations import EditTask
 from muster.tasks.rules import Edit, Status
-from tests.support.builders import disable, read_now
+from tests.support.builders import disable, make_plugin, read_now
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.push_desk import CANARY, PushDesk, push_desk
 from tests.support.push_service import Answer, Request
@@ -131,6 +133,28 @@ async def test_an_ask_that_ends_clears_its_notification(desk: PushDesk) -> None:
     await desk.reaches("cleared")
     notes = await desk.notes(2)
     assert [note["do"] for note in notes] == ["show", "clear"]
+
+
+@pytest.mark.rule(302)
+async def test_a_later_disposition_clears_the_notification_of_musters_ask(
+    desk: PushDesk, db: SpiedDatabase
+) -> None:
+    """Mail that nobody answered is pushed as an ask, and a settle takes it back at the sweep."""
+    await desk.subscribe()
+    plugin = await make_plugin(desk.db, desk.owner, "agent-mail")
+    message = await attrs.evolve(desk, plugin=plugin).message()
+    db.clock_offset += timedelta(minutes=15)
+    muster = Muster(owner_id=desk.owner.owner_id)
+    sweep = unrouted.AskAboutUnrouted()
+    await desk.db.run(muster, unrouted.ask_about_unrouted, sweep)
+    await desk.reaches("sent")
+    settled = SettleMessage(message_id=message.id, reason="a notice")
+    await desk.db.run(desk.chief, settle_message, settled)
+    await desk.db.run(muster, unrouted.ask_about_unrouted, sweep)
+    await desk.reaches("cleared")
+    shown, cleared = await desk.notes(2)
+    assert shown["title"] == "A question awaits your answer"
+    assert cleared == {"do": "clear", "tag": shown["tag"]}
 
 
 async def test_a_task_that_is_begun_clears_its_notification(desk: PushDesk) -> None:
