@@ -16,7 +16,7 @@ import nh3
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from muster.settings import SETTINGS
+from muster.settings import SETTINGS, Setting
 from web.slugs import SLUGS
 
 ORDER: Final = (
@@ -127,13 +127,14 @@ def _settings() -> str:
     parts = []
     for title, client in (("The server", False), ("Programs that knock at it", True)):
         parts += ["", f"## {title}", "", "| setting | meaning |", "|-|-|"]
-        parts += [
-            f"| `{setting.name}` | {_cell(setting.meaning)}. {'A secret. ' if setting.secret else ''}"
-            f"Default: {_cell(setting.default)} |"
-            for setting in SETTINGS
-            if setting.client is client
-        ]
+        parts += [_row(setting) for setting in SETTINGS if setting.client is client]
     return "\n".join([*parts, ""])
+
+
+def _row(setting: Setting) -> str:
+    secret = "A secret. " if setting.secret else ""
+    meaning = f"{_cell(setting.meaning)}. {secret}Default: {_cell(setting.default)}"
+    return f"| `{setting.name}` | {meaning} |"
 
 
 def _cell(text: str) -> str:
