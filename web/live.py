@@ -1,12 +1,14 @@
 """`GET /live`: what an open page is told, as server-sent events, with the browser's cookie.
 
 Each event has an id; a browser that reconnects names the last one it saw (`Last-Event-ID`) and gets
-what it missed, or `resync` when nobody can tell any more (muster/node/live.py). A comment comes
-every HEARTBEAT_SECONDS, and the session is looked up again every few of them: a stream outlives
-neither its session nor the server.
+what it missed, or `resync` when nobody can tell any more (muster/node/live.py). A page says by
+`?after=ID` which was the newest when it was made, so that nothing is lost in between. A comment
+comes every HEARTBEAT_SECONDS, and the session is looked up again every few of them: a stream
+outlives neither its session nor the server.
 """
 
 from typing import Final
+from urllib.parse import parse_qs
 
 import msgspec
 import trio
@@ -82,7 +84,9 @@ async def _until_gone(receive: Receive, scope: trio.CancelScope) -> None:
 def _missed(node: Node, visitor: Visitor, scope: Scope) -> str:
     """What a page did not see since the event that it names."""
     named = [value for name, value in scope["headers"] if name == b"last-event-id"]
-    last_id = named[-1].decode("latin-1") if named else None
+    after = parse_qs(scope["query_string"].decode("latin-1")).get("after")
+    # A browser names the last event that reached it; until one did, when its page was made.
+    last_id = named[-1].decode("latin-1") if named else (after[-1] if after else None)
     missed = node.live.missed(visitor.owner_id, last_id)
     if missed is None:
         return _event(None, RESYNC, {})

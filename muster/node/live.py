@@ -111,6 +111,11 @@ class Live:
         """The id by which a stream names an event; None for one that is not kept."""
         return None if event.number == 0 else f"{self._node_id}-{event.number}"
 
+    @property
+    def newest_id(self) -> str:
+        """The id of the newest event: a page that is made now has seen all up to it."""
+        return f"{self._node_id}-{self._number}"
+
     def missed(self, owner_id: int, last_id: str | None) -> list[LiveEvent] | None:
         """The owner's events after the one with this id; None when nobody can tell any more.
 

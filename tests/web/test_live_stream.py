@@ -1,5 +1,6 @@
 """`/live` across a real socket."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -33,12 +34,14 @@ class Stream:
 
 
 @asynccontextmanager
-async def listening(server: Server, cookie: str, *, last_id: str = "") -> AsyncIterator[Stream]:
+async def listening(
+    server: Server, cookie: str, *, last_id: str = "", path: str = "/live"
+) -> AsyncIterator[Stream]:
     """Ask for the stream as a browser does."""
     peer = await trio.open_tcp_stream("127.0.0.1", server.port)
     async with peer:
         last = f"Last-Event-ID: {last_id}\r\n" if last_id else ""
-        head = f"GET /live HTTP/1.1\r\nHost: localhost\r\nCookie: muster_session={cookie}\r\n"
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: muster_session={cookie}\r\n"
         await peer.send_all(f"{head}{last}\r\n".encode())
         stream = Stream(peer)
         await stream.until("retry: ")
@@ -96,3 +99,24 @@ async def test_a_stopping_server_ends_its_streams(
                 await server.node.drain()
                 assert (await stream.until("\r\n0\r\n\r\n")).endswith("\r\n0\r\n\r\n")
             assert (await client.get("/live")).status_code == 503
+
+
+async def test_nothing_is_lost_before_a_page_listens(
+    db: SpiedDatabase, cluster: OwnDatabase, owner: Owner
+) -> None:
+    """What happens between the making of a page and its stream is told as the stream begins."""
+    async with running_server(db, cluster.app_url) as server:
+        visiting = await sign_in(server, owner)
+        async with visiting.client:
+            page = (await visiting.get("/attention")).text
+        (made,) = re.findall(r'data-live-id="([^"]+)"', page)
+        server.node.live.tell(owner.owner_id, "draft", {"id": 17})
+        cookie = visiting.session.cookie
+        async with listening(server, cookie, path=f"/live?after={made}") as stream:
+            assert '{"id":17}' in await stream.until("}\n\n")
+        newest = server.node.live.newest_id
+        async with listening(server, cookie, path=f"/live?after={made}", last_id=newest) as stream:
+            server.node.live.tell(owner.owner_id, "draft", {"id": 18})
+            told = await stream.until("}\n\n")
+            assert '{"id":18}' in told
+            assert '{"id":17}' not in told

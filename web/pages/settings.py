@@ -68,6 +68,11 @@ async def load_time_zone(_visit: Visit) -> Mapping[str, object]:
     return {"zones": time_zones()}
 
 
+async def load_nothing(_visit: Visit) -> Mapping[str, object]:
+    """What is kept in the browser alone."""
+    return {}
+
+
 SECTIONS: Final = (
     Section(
         name="passkeys", title="Passkeys", template="settings/passkeys.html", load=load_passkeys
@@ -91,6 +96,7 @@ SECTIONS: Final = (
     Section(
         name="time-zone", title="Time zone", template="settings/time_zone.html", load=load_time_zone
     ),
+    Section(name="keys", title="Keyboard", template="settings/keys.html", load=load_nothing),
 )
 
 

@@ -114,6 +114,7 @@ def _frame() -> dict[str, object]:
     node: Node = current_app.config[_NODE]
     return {
         "visitor": g.get("visitor"),
+        "live_id": g.get("live_id", ""),
         "waiting": g.get("waiting", 0),
         "here": request.path,
         # Where the frame of this page is asked for again; what a form brought up cannot be.
@@ -157,6 +158,7 @@ def _registered(
             node: Node = current_app.config[_NODE]
             if (elsewhere := _public_address(node)) is not None:
                 return redirect(elsewhere, 307 if request.method == "GET" else 303)
+            g.live_id = node.live.newest_id  # before the page looks at anything
             try:
                 if request.method == "POST":
                     _refuse_foreign(node)

@@ -104,12 +104,13 @@
   }
 
   // The stream. The browser reconnects by itself and names the last event that it saw, as long as
-  // the server answers at all; what it gives up is opened anew, and then everything is asked for.
+  // the server answers at all; what it gives up is opened anew, after the last event that was seen.
+  // Until there is one, that is the newest of when the page was made.
   // A page that nobody sees needs none: browsers keep six connections to a server, for all tabs.
   let stream = null;
   let downSince = null;
   let lost = 0;
-  let missed = false;
+  let lastId = document.body.dataset.liveId;
 
   function say(text) {
     banner.textContent = text;
@@ -122,23 +123,22 @@
   }
 
   function open() {
-    const mine = new EventSource("/live");
+    const mine = new EventSource(`/live?after=${encodeURIComponent(lastId)}`);
     stream = mine;
     mine.onopen = () => {
       clearTimeout(lost);
       downSince = null;
       banner.hidden = true;
-      if (missed) regions().forEach(want);
-      missed = false;
+      document.body.dataset.stream = "open";
     };
     mine.onerror = () => {
       if (mine !== stream) return;
+      delete document.body.dataset.stream;
       if (downSince === null) {
         downSince = new Date();
         lost = setTimeout(showDown, PATIENCE_MS);
       }
       if (mine.readyState === EventSource.CLOSED) {
-        missed = true;
         stream = null;
         setTimeout(() => {
           if (stream === null && !document.hidden) open();
@@ -148,6 +148,7 @@
     for (const noun of NOUNS) {
       mine.addEventListener(noun, (event) => {
         const { id } = JSON.parse(event.data);
+        lastId = event.lastEventId || lastId;
         for (const region of regions()) if (shows(region, noun, id)) want(region);
       });
     }
@@ -163,7 +164,6 @@
     downSince = null;
     stream?.close();
     stream = null;
-    missed = true;
   }
 
   if (banner && document.body.dataset.visitor !== undefined) {
