@@ -3,10 +3,13 @@
 from typing import Any
 
 import httpx2
+import jsonschema_rs
 import msgspec
 import pytest
 
-from tests.support.desk import OpenDesk
+from muster.drafts import operations as drafts
+from tests.support.desk import Desk, OpenDesk
+from tests.support.server import call_tool
 from web.about import About, Taken
 from web.app import routes_of
 from web.bodies import decode
@@ -15,6 +18,9 @@ from web.pages.static_files import STATIC
 from web.routes import Route
 from web.slugs import BY_NAME
 
+GOOD = {"external_id": "m1", "body": "Does noon work?"}
+CLAIM = "/plugin/v1/drafts/claim"
+RESULT = "/plugin/v1/drafts/{id}/result"
 PAGES_OWN = frozenset(route.path for route in STATIC)
 """Files of the pages are no door for programs."""
 
@@ -22,9 +28,7 @@ PAGES_OWN = frozenset(route.path for route in STATIC)
 def told(routes: tuple[Route, ...]) -> dict[tuple[str, str], About | None]:
     """The routes for programs with what they tell."""
     return {
-        (route.method, route.path): route.about
-        for route in routes
-        if route.path not in PAGES_OWN
+        (route.method, route.path): route.about for route in routes if route.path not in PAGES_OWN
     }
 
 
@@ -87,6 +91,51 @@ async def test_each_door_names_the_kind_that_it_takes(desk: OpenDesk) -> None:
         for (_, path), about in told(routes_of(at.server.node)).items():
             assert about is not None
             assert (Taken.PLUGIN in about.takes) == path.startswith("/plugin/v1/"), path
+
+
+async def test_the_loop_answers_by_its_schemas(desk: OpenDesk) -> None:
+    """What a message, a claim and its results are answered with is of the documented schemas."""
+    async with desk() as at:
+        async with at.server.client() as client:
+            served: dict[str, Any] = (await client.get("/openapi.json")).json()
+        answers = [
+            ("/plugin/v1/messages", await at.send("messages", GOOD)),
+            ("/plugin/v1/messages", await at.send("messages", GOOD)),
+            ("/plugin/v1/messages", await at.send("messages", {"external_id": "m2"})),
+            (CLAIM, await at.claim()),
+        ]
+        draft_id = await approved_reply(at, answers[0][1].json()["id"])
+        answers += [
+            (CLAIM, await at.claim()),
+            (RESULT, await at.report(draft_id, ok=True)),
+            (RESULT, await at.report(draft_id, ok=False)),
+            (RESULT, await at.report(draft_id + 1, ok=True)),
+        ]
+    statuses = [answer.status_code for _, answer in answers]
+    assert statuses == [202, 200, 400, 204, 200, 200, 409, 404]
+    for path, answer in answers:
+        told = served["paths"][path]["post"]["responses"][str(answer.status_code)]
+        if answer.status_code == 204:
+            assert "content" not in told
+            continue
+        schema = told["content"]["application/json"]["schema"]
+        validator = jsonschema_rs.validator_for({**schema, "components": served["components"]})
+        validator.validate(answer.json())
+
+
+async def approved_reply(at: Desk, message_id: int) -> int:
+    """Have the chief draft a reply on its turn, and approve it; the draft's id."""
+    async with at.agent() as agent:
+        await agent.next_frame("welcome")
+        await at.claim()  # which has muster hand over what waits
+        turn = await agent.next_frame("turn")
+        result = await call_tool(
+            at.server, at.chief_token, "reply_draft", message_id=message_id, body="Noon works."
+        )
+        await agent.send("turn.done", turn_id=turn["turn_id"], text="")
+    draft_id: int = result["structuredContent"]["draft_id"]
+    await at.server.node.db.run(at.owner, drafts.approve, drafts.Approve(draft_id=draft_id))
+    return draft_id
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/openapi.json"])
