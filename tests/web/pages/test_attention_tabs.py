@@ -134,7 +134,7 @@ async def test_an_ask_is_answered_by_a_button_or_in_words(owner_desk: OpenOwnerD
         assert "Nothing,\nthanks." in await at.page(f"/asks/{second}")
 
 
-@pytest.mark.rule(301, 303)
+@pytest.mark.rule(303)
 async def test_an_ask_about_a_message_quotes_it_as_untrusted(owner_desk: OpenOwnerDesk) -> None:
     """What muster asks stands in an untrusted box; dismissed, its message stays unsettled."""
     async with owner_desk() as at:

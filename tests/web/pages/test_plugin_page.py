@@ -125,7 +125,7 @@ async def test_each_plugin_tells_how_it_is(owner_desk: OpenOwnerDesk, db: SpiedD
         assert "1 h ago 2 of 200 0 of 60" in row_of(await at.page("/plugins"), "mail")
 
 
-@pytest.mark.rule(225, 227, 228)
+@pytest.mark.rule(224, 227, 228, 230)
 async def test_an_unconfirmed_message_is_retried(owner_desk: OpenOwnerDesk) -> None:
     """Retry puts it back into the queue without a fresh sign-in; a second click is 409."""
     async with owner_desk() as at:
@@ -144,7 +144,7 @@ async def test_an_unconfirmed_message_is_retried(owner_desk: OpenOwnerDesk) -> N
         assert path not in await at.page("/plugins")
 
 
-@pytest.mark.rule(226, 236)
+@pytest.mark.rule(225, 236)
 async def test_without_a_chief_nothing_is_retried(owner_desk: OpenOwnerDesk) -> None:
     """The messages are listed, their buttons are disabled, and the section says why."""
     async with owner_desk() as at:
