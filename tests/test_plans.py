@@ -13,6 +13,8 @@ ROWS = 100_000
 LARGE = (
     *("messages", "drafts", "asks", "turns", "tasks", "audit", "credentials", "reports"),
     *("task_tags", "task_comments", "push_deliveries"),
+    *("browser_sessions", "sign_in_attempts", "passkeys", "passkey_challenges", "setup_links"),
+    "personal_tokens",
 )
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _DECLARED = {"now": "timestamptz", "owner_id": "bigint"}
@@ -20,6 +22,9 @@ _DECLARED = {"now": "timestamptz", "owner_id": "bigint"}
 # What runs as System, across owners; the rest runs as one owner, whose rows the policies add.
 AS_SYSTEM = (
     *("muster.drafts.due.", "muster.attention.due.", "muster.credentials.operations.KNOCK"),
+    "muster.accounts.operations.sessions.KNOCK_SESSION",
+    "muster.accounts.operations.passkeys.FIND_HOLDER",
+    "muster.accounts.operations.links.FIND_LINK",
     "muster.push.store.devices.LIST_LISTENING",
     "muster.chief.operations.unrouted.FIND_OWNERS",
 )
@@ -36,6 +41,23 @@ select n, 'helper', true, true, now() from generate_series(1, 200) n;
 insert into credentials (owner_id, kind, holder_id, sha256, created_at)
 select 1 + n % 200, 'mpl_', 1 + n % 200, sha256(n::text::bytea), now()
 from generate_series(1, {ROWS}) n;
+insert into browser_sessions (owner_id, sha256, created_at, signed_in_at, expires_at, last_seen_at,
+                              method, user_agent, address)
+select 1 + n % 200, sha256(n::text::bytea), now(), now(), now(), now(), 'passkey', '', ''
+from generate_series(1, {ROWS}) n;
+insert into sign_in_attempts (at, account, address, failed)
+select now(), sha256((n % 5000)::text::bytea), 'address ' || n % 5000, true
+from generate_series(1, {ROWS}) n;
+insert into passkeys (owner_id, name, credential_id, public_key, sign_count, created_at)
+select 1 + n % 200, 'key', sha256(n::text::bytea), 'key', 0, now()
+from generate_series(1, {ROWS}) n;
+insert into passkey_challenges (owner_id, sha256, address, created_at, expires_at)
+select nullif(n % 200, 0), sha256(n::text::bytea), 'address ' || n % 5000, now(), now()
+from generate_series(1, {ROWS}) n;
+insert into setup_links (owner_id, sha256, created_at, expires_at)
+select nullif(n % 200, 0), sha256(n::text::bytea), now(), now() from generate_series(1, {ROWS}) n;
+insert into personal_tokens (owner_id, name, scope, created_at)
+select 1 + n % 200, 'token-' || n, 'read', now() from generate_series(1, {ROWS}) n;
 insert into messages (owner_id, plugin_id, external_id, body, no_reply, sender_verified,
                       human_conversation, created_at, state, attempts, agent_id, epoch,
                       delivering_at, settled_at)

@@ -35,10 +35,10 @@ class NewLink:
     expires_at: datetime
 
 
-DELETE_OLD_LINKS = Query("""
-    delete from setup_links
-    where owner_id is not distinct from %(for_owner)s::bigint
-      and (%(for_owner)s::bigint is not null or expires_at < %(now)s)
+DELETE_OWN_LINKS = Query("delete from setup_links where owner_id = %(owner_id)s")
+# Another server may have told a free one a moment ago.
+DELETE_EXPIRED_LINKS = Query("""
+    delete from setup_links where owner_id is null and expires_at < %(now)s
 """)
 INSERT_LINK = Query("""
     insert into setup_links (owner_id, sha256, created_at, expires_at)
@@ -49,7 +49,7 @@ INSERT_LINK = Query("""
 async def make_link(tx: Transaction, _command: None = None) -> NewLink:
     """As the owner, a link for a way to sign in; as Node, one for the first account."""
     owner_id = getattr(tx.principal, "owner_id", None)
-    await tx.execute(DELETE_OLD_LINKS, for_owner=owner_id)
+    await tx.execute(DELETE_EXPIRED_LINKS if owner_id is None else DELETE_OWN_LINKS)
     text = secrets.token_urlsafe(32)
     expires_at = tx.now + LIFE
     await tx.execute(INSERT_LINK, for_owner=owner_id, sha256=digest(text), expires_at=expires_at)
