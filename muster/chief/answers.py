@@ -64,9 +64,11 @@ class Answer:
 
     def done(self, text: str) -> None:
         """Keep the last word, unless it was heard already."""
-        before = self._text().rstrip()
-        if not self._left_out and not before.endswith(text.replace(_NUL, _IN_ITS_PLACE).strip()):
-            self._keep(f"\n\n{text}" if before else text)
+        before = self._text()
+        last = text.replace(_NUL, _IN_ITS_PLACE).strip()
+        if not self._left_out and not before.rstrip().endswith(last):
+            breaks = len(before) - len(before.rstrip("\n"))
+            self._keep("\n" * (2 - breaks if before else 0) + text)
 
     @property
     def whole(self) -> Heard:

@@ -24,7 +24,8 @@ def test_the_last_word_is_not_kept_twice() -> None:
     """A done that repeats the end of what was heard adds nothing; another one is added."""
     assert hear("Lunch", " at noon.\n", done="Lunch at noon.").text == "Lunch at noon.\n"
     assert hear("Looking.\n\nNoon.", done="Noon.").text == "Looking.\n\nNoon."
-    assert hear("Looking.", done="Drafted.").text == "Looking.\n\nDrafted."
+    for heard in ("Looking.", "Looking.\n", "Looking.\n\n"):
+        assert hear(heard, done="Drafted.").text == "Looking.\n\nDrafted."
     assert hear(done="Drafted.").text == "Drafted."
     assert hear("Looking.", done="").text == "Looking."
     assert hear() == Heard(text="", left_out=0)

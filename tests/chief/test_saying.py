@@ -62,7 +62,7 @@ async def test_words_are_a_turn_at_once(desk: OpenDesk) -> None:
         await agent.send("turn.delta", turn_id=turn["turn_id"], text="Let me see.\n")
         await finish(agent, turn, "Noon.")
         await reach(at, State.DELIVERED)
-        assert [turn.answer for turn in await words_of(at)] == ["Let me see.\n\n\nNoon."]
+        assert [turn.answer for turn in await words_of(at)] == ["Let me see.\n\nNoon."]
 
 
 async def test_words_wait_for_the_agent_to_connect(desk: OpenDesk) -> None:
