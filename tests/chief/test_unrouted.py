@@ -277,6 +277,22 @@ async def test_at_the_limit_none_is_raised(desk: ReplyDesk) -> None:
     assert await sweep(db, owner) == unrouted.Swept(closed=0, raised=1, full=False)
 
 
+@pytest.mark.rule(302, 304)
+async def test_what_is_closed_makes_room_at_once(desk: ReplyDesk) -> None:
+    """At the limit, an ask that a round closes gives its place to a message of the same round."""
+    message_id, ask_id = await asked(desk)
+    for number in range(49):
+        question = attention.AskOwner(asked_by=AskedBy.CHIEF, question=f"{number}?")
+        await desk.db.run(desk.chief, attention.ask, question)
+    await desk.message()
+    desk.db.clock_offset += PATIENCE
+    assert await sweep(desk.db, desk.owner) == unrouted.Swept(closed=0, raised=0, full=True)
+    command = SettleMessage(message_id=message_id, reason="a notice")
+    await desk.db.run(desk.chief, settle_message, command)
+    assert await sweep(desk.db, desk.owner) == unrouted.Swept(closed=1, raised=1, full=False)
+    assert (await get_ask(desk, ask_id)).state is State.CANCELLED
+
+
 async def newest(desk: ReplyDesk, skip: int = 0) -> int:
     """The newest of the owner's open asks, or one before it."""
     return (await open_asks(desk.db, desk.owner))[skip].id

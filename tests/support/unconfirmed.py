@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from muster.chief import gating
-from muster.drafts.operations import State
+from muster.drafts.operations import Lapse, State, lapse
 from muster.messages import rules as message_rules
 from muster.messages.rules import Message
 from muster.pg.database import Database
@@ -50,6 +50,7 @@ async def draft_in(desk: ReplyDesk, message: Message, state: State) -> None:
             await desk.claim()
             if state is State.UNCONFIRMED:
                 desk.db.clock_offset += LEASE
+                await desk.db.run(desk.muster, lapse, Lapse(draft_id=draft.id))
             else:
                 await desk.report(draft.id, ok=state is State.SENT)
         case State.EXPIRED:
