@@ -12,7 +12,6 @@ import attrs
 import httpx2
 import pytest
 import trio
-from quart_trio import QuartTrio
 from trio_websocket import ConnectionClosed, open_websocket_url
 
 from muster.credentials.operations.personal import add_personal
@@ -22,12 +21,11 @@ from muster.principals import Owner
 from tests.support.builders import new_agent, new_plugin
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.desk import error_of
+from tests.support.page_list import list_pages
 from tests.support.server import Server, call_mcp, running_server
 from tests.support.visitor import Visiting, page_client, sign_in
 from web.about import Taken
 from web.app import routes_of
-from web.openapi import document
-from web.pages.app import make_pages
 
 HOOK = "a-secret-of-this-machine-" + "h" * 20
 SOCKET = "/agent/v1/socket"
@@ -53,13 +51,7 @@ class House:
     @property
     def pages(self) -> list[tuple[str, str]]:
         """Each page's method and path, with 1 for what stands in it."""
-        found = []
-        for rule in _pages(self.server).url_map.iter_rules():
-            path = "".join("1" if dynamic else part for dynamic, part in rule._trace)
-            path = path.removeprefix("|")
-            found += [(method, path) for method in sorted((rule.methods or set()) - {"HEAD"})]
-        assert len(found) > 20
-        return found
+        return list_pages(self.server)
 
     @property
     def programs(self) -> list[tuple[str, str, frozenset[str]]]:
@@ -90,10 +82,6 @@ _FOR_GUESTS = frozenset(
     {"/sign-in", "/sign-in/options", "/sign-in/passkey", "/setup", "/setup/options"}
     | {"/docs", "/docs/api", "/docs/1"}
 )
-
-
-def _pages(server: Server) -> QuartTrio:
-    return make_pages(server.node, document(routes_of(server.node)))
 
 
 @asynccontextmanager
