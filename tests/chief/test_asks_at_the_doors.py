@@ -172,3 +172,26 @@ async def test_a_running_server_asks_by_itself(
         command = AnswerAsk(ask_id=view.id, text="No action needed")
         await server.node.db.run(owner, answer_ask, command)
     assert (await get_message(db, owner, message.id)).settle_reason == "No action needed"
+
+
+@pytest.mark.rule(304)
+async def test_a_server_at_the_limit_says_so_in_one_line(
+    db: SpiedDatabase, owner: Owner, cluster: Cluster
+) -> None:
+    """With 50 asks open a round raises none and leaves one line in the log."""
+    plugin, chief = await make_plugin(db, owner, "agent-mail"), await make_chief(db, owner)
+    for number in range(50):
+        question = attention.AskOwner(asked_by=AskedBy.CHIEF, question=f"{number}?")
+        await db.run(chief, attention.ask, question)
+    for _ in range(2):
+        await make_message(db, plugin, delivered_to=chief)
+    db.clock_offset = timedelta(minutes=15)
+    async with running_server(db, cluster.app_url) as server:
+
+        def told() -> list[str]:
+            reports = server.node.log.recent()
+            return [report.path for report in reports if "messages wait" in (report.reason or "")]
+
+        await until(lambda: bool(told()))
+        assert told() == ["root/sweeps/unrouted"]
+    assert len(await db.run(owner, attention.list_asks, attention.ListAsks())) == 50
