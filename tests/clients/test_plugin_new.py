@@ -42,7 +42,7 @@ def test_the_written_test_is_one(tmp_path: Path) -> None:
     assert run(*pytest_here).returncode == 0
     plugin = place / "plugin.py"
     plugin.write_text(plugin.read_text().replace("file.write(draft.body)", 'file.write("No.")'))
-    test.write_text(test.read_text().replace('"send", ', '"send", "--patience", "4", '))
+    test.write_text(test.read_text().replace('"send", ', '"send", "--patience", "2", '))
     assert run(*pytest_here).returncode == 1
 
 

@@ -69,10 +69,29 @@ def test_a_bad_plugin_is_found_out() -> None:
     assert "does not heed SIGTERM" in broken["stop"]
 
 
+@pytest.mark.parametrize(
+    ("fault", "rows"),
+    [
+        ("early", {"post-lost", "post-killed", "post-503"}),
+        ("renaming", {"post-lost", "post-killed"}),
+        ("stubborn", {"over-size"}),
+        ("hasty", {"claim-late"}),
+        ("chatty", {"send"}),
+        ("liar", {"send"}),
+        ("deaf", {"stop"}),
+    ],
+)
+def test_each_fault_is_seen_where_it_is(fault: str, rows: set[str]) -> None:
+    """A further fault breaks its own rows, which the same plugin keeps without it."""
+    command = (sys.executable, str(BAD), "{inbox}", "{outbox}", "{state}")
+    found = tried(*command, fault, rows=tuple(sorted(rows | {"post"})), patience=8)
+    assert set(broken_rows(found)) == rows
+
+
 def test_a_plugin_that_does_nothing_fails_and_the_test_ends() -> None:
     """A program that ends at once breaks a row, with its code and its last words."""
     code = "raise SystemExit('there is no upstream')"
-    found = tried(sys.executable, "-c", code, rows=("post", "stop"), patience=5)
+    found = tried(sys.executable, "-c", code, rows=("post", "stop"), patience=8)
     assert set(broken_rows(found)) == {"post", "stop"}
     assert "ended with code 1" in found["rows"][0]["broken"]
     assert "there is no upstream" in found["rows"][0]["last_words"]

@@ -1,11 +1,15 @@
-"""A plugin as one should not be, on the standard library alone: `python bad_plugin.py I O S`.
+"""A plugin as one should not be, on the standard library alone: `python bad_plugin.py I O S …`.
 
 It notes a reply before it sends it, and sends whatever it finds noted when it starts. It waits for
-nobody's Retry-After, heeds no signal, and does not remember what it sent.
+nobody's Retry-After, heeds no signal, and does not remember what it sent. Further words make it
+worse: `early`, its cursor moves before muster has a message; `renaming`, a repeat gets another id;
+`stubborn`, it insists on what was refused; `hasty`, it waits 3 s for any answer; `chatty`, it sends
+more than was approved; `liar`, it reports a reply as not sent; `deaf`, it ignores SIGTERM.
 """
 
 import json
 import os
+import signal
 import sys
 import threading
 import urllib.error
@@ -15,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 INBOX, OUTBOX, STATE = (Path(folder) for folder in sys.argv[1:4])
+FAULTS = frozenset(sys.argv[4:])
 PAUSE = threading.Event()
 TRIES_MAX = 200
 
@@ -27,7 +32,7 @@ def ask(path: str, body: object) -> tuple[int, Any]:
         headers={"Authorization": f"Bearer {os.environ['MUSTER_PLUGIN_TOKEN']}"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=40) as answer:
+        with urllib.request.urlopen(request, timeout=3 if "hasty" in FAULTS else 40) as answer:
             raw = answer.read()
             return answer.status, json.loads(raw) if raw else None
     except urllib.error.HTTPError as error:
@@ -52,21 +57,42 @@ def send(draft: dict[str, Any]) -> None:
     noted = STATE / "noted.json"
     noted.write_text(json.dumps(draft))
     with (OUTBOX / "sent.txt").open("a") as file:
-        file.write(draft["body"] + "\n")
+        file.write(draft["body"] + ("\n" * 2 + draft["body"]) * ("chatty" in FAULTS) + "\n")
     PAUSE.wait(0.2)
-    insist(f"/plugin/v1/drafts/{draft['draft_id']}/result", {"ok": True})
+    insist(f"/plugin/v1/drafts/{draft['draft_id']}/result", {"ok": "liar" not in FAULTS})
     noted.unlink()
+
+
+def bring(path: Path) -> None:
+    """Post one message, and move the cursor past it."""
+    body = {"external_id": path.name, "body": path.read_text()}
+    done = STATE / path.name
+    if "early" in FAULTS:
+        path.rename(done)
+        ask("/plugin/v1/messages", body)
+        return
+    for number in range(TRIES_MAX):
+        if "renaming" in FAULTS:
+            body["external_id"] = f"{path.name}-{os.getpid()}-{number}"
+            status, _ = ask("/plugin/v1/messages", body)
+        else:
+            status = insist("/plugin/v1/messages", body)
+        if status in (200, 202) or (status == 400 and "stubborn" not in FAULTS):
+            break
+        PAUSE.wait(0.05)
+    path.rename(done)
 
 
 def main() -> None:
     """Post what is there and send what is approved, for ever."""
+    if "deaf" in FAULTS:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     noted = STATE / "noted.json"
     if noted.exists():
         send(json.loads(noted.read_text()))
     while True:
         for path in sorted(INBOX.glob("*.txt")):
-            insist("/plugin/v1/messages", {"external_id": path.name, "body": path.read_text()})
-            path.rename(STATE / path.name)
+            bring(path)
         status, draft = ask("/plugin/v1/drafts/claim", {"wait_seconds": 1})
         if status == 200:
             send(draft)
