@@ -1,6 +1,10 @@
 """`POST /api/plugins/messages/{id}/retry`, and the turn that comes of it."""
 
+from functools import partial
+from pathlib import Path
+
 import pytest
+import trio
 
 from muster.agents.operations import retire_agent
 from muster.agents.rules import RetireAgent
@@ -11,6 +15,7 @@ from muster.principals import Owner
 from tests.support.builders import read_audit
 from tests.support.cluster import add_owner
 from tests.support.desk import Desk, OpenDesk, error_of
+from tests.support.program import Ended, bare_program
 from tests.support.server import ScriptedAgent
 
 HOOK = "a-hook-token-of-32-characters-or-more"
@@ -142,3 +147,33 @@ async def test_while_plugins_are_off_there_is_no_retry(desk: OpenDesk) -> None:
     async with desk(MUSTER_PLUGINS="0") as at, at.server.client(await make_token(at)) as client:
         answer = await client.post(path_of(1))
         assert (answer.status_code, error_of(answer)["code"]) == (404, "not_found")
+
+
+@pytest.mark.rule(226)
+async def test_the_command_asks_by_the_api(desk: OpenDesk, tmp_path: Path) -> None:
+    """From a machine without the database, `muster plugins retry` posts with a token of its own."""
+    async with desk() as at, at.agent() as agent:
+        await agent.next_frame("welcome")
+        message_id = await cut_a_turn(at, agent)
+        program = bare_program(tmp_path)
+        file = tmp_path / "token"
+
+        async def retry(token: str, number: int = message_id, url: str = at.server.url) -> Ended:
+            file.write_text(f"{token}\n")
+            where = ("--url", url, "--token-file", str(file), "--json")
+            run = partial(program.run, "plugins", "retry", str(number), *where)
+            return await trio.to_thread.run_sync(run)
+
+        token = await make_token(at)
+        done = await retry(token)
+        assert done.document == {"message_id": message_id, "state": "queued", "retries": 1}
+        turn = await agent.next_frame("turn")
+        again = await retry(token)
+        assert (again.code, again.refusal["code"]) == (4, "message_state")
+        assert again.refusal["state"] == "delivering"
+        assert (await retry(token, 2**62)).code == 3
+        assert (await retry("mst_" + "a" * 43)).code == 5
+        assert (await retry("")).code == 78
+        assert (await retry(token, url="http://127.0.0.1:1")).code == 6
+        await agent.send("turn.done", turn_id=turn["turn_id"], text="")
+        await at.reaches(message_id, State.DELIVERED)
