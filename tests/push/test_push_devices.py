@@ -62,7 +62,8 @@ def test_addresses_that_are_pushed_to(url: str) -> None:
         *("http://localhost.example.test/", "http://127.0.0.1.example.test/", "http://0.0.0.0/"),
         *("https://ada:pw@example.test/", "https://ada@example.test/", "http://127.0.0.1@x.test/"),
         *("https://example.test:99999/", "https://example.test/#x", "https://example.test/ x"),
-        *("https://example.test/\r\nX: y", "https://ex\\ample.test/", "https://[::1", "https://é.x"),
+        *("https://example.test/\r\nX: y", "https://ex\\ample.test/", "https://[::1"),
+        "https://é.x",
         "https://example.test/" + "x" * 1000,
     ],
 )
@@ -130,6 +131,8 @@ async def test_an_owner_has_so_many_devices(desk: PushDesk) -> None:
         command = AddWebhook(name="x", url=f"https://y.test/{number}")
         return lambda tx: push.add_webhook(tx, command)
 
+    # Connections that are still to be opened would make them come one after the other.
+    await collide(desk.db, *[(desk.owner, push.get_notified)] * 4)
     outcomes = await collide(desk.db, *[(desk.owner, adding(n)) for n in range(4)])
     assert sum(isinstance(one, Refused) for one in outcomes) == 3
     assert len(await desk.devices()) == DEVICES_MAX

@@ -10,7 +10,7 @@ import pytest
 from muster.principals import Muster, Node, Owner
 from muster.push import operations as push
 from muster.push.dial import open_dialler
-from muster.push.operations import Plan, SettlePush, Taken, TakeNext
+from muster.push.operations import Passed, Plan, SettlePush, Taken, TakeNext
 from muster.push.rules.deliveries import LEASE, Answered, State, Unanswered
 from muster.push.rules.devices import AddWebhook
 from muster.push.sinks import Outgoing, make_request
@@ -231,6 +231,35 @@ async def test_what_was_decided_while_it_was_sent_is_cleared(alone: PushDesk) ->
     clear = await alone.db.run(muster, push.take_next, command)
     assert isinstance(clear, Taken)
     assert clear.clears
+
+
+async def test_a_device_that_asked_for_rest_is_taken_nothing_for(alone: PushDesk) -> None:
+    """Until the time that a device named, no push to it is taken, whatever it is about."""
+    device_id = await alone.subscribe()
+    await alone.draft()
+    taken = await take(alone, device_id)
+    muster = Muster(owner_id=alone.owner.owner_id)
+    busy = SettlePush(
+        taken=taken, answer=Answered(status=503, retry_after_seconds=60), chance=0.5
+    )
+    await alone.db.run(muster, push.settle, busy)
+    await alone.ask()
+    await alone.db.run(muster, push.plan, Plan())
+    command = TakeNext(device_id=device_id)
+    assert await alone.db.run(muster, push.take_next, command) is None
+
+
+async def test_what_nobody_wants_to_be_told_of_any_more_is_dropped(alone: PushDesk) -> None:
+    """A kind that is switched off drops what waits of it, also after the plan was made."""
+    device_id = await alone.subscribe()
+    await alone.draft()
+    muster = Muster(owner_id=alone.owner.owner_id)
+    await alone.db.run(muster, push.plan, Plan())
+    off = push.SetKinds(device_id=device_id, kinds=frozenset({"ask"}))
+    await alone.db.run(alone.owner, push.set_kinds, off)
+    command = TakeNext(device_id=device_id)
+    assert await alone.db.run(muster, push.take_next, command) == Passed()
+    assert await alone.states() == ["dropped"]
 
 
 async def test_a_push_service_that_takes_no_silence_is_not_sent_any(alone: PushDesk) -> None:
