@@ -45,6 +45,7 @@ class House:
     """A server and one live credential of each kind, of one owner."""
 
     server: Server
+    client: httpx2.AsyncClient
     visiting: Visiting
     tokens: dict[str, str]
 
@@ -68,11 +69,11 @@ class House:
     async def ask(self, method: str, path: str, *tokens: str, session: bool) -> httpx2.Response:
         """Ask by the public name, as a page of ours would, with these tokens and the cookie."""
         headers = [("Authorization", f"Bearer {token}") for token in tokens]
-        cookie = self.visiting.session.cookie if session else None
-        async with page_client(self.server, cookie=cookie) as client:
-            # A body that no route takes: what a door lets in changes nothing.
-            content = b"[]" if method in ("POST", "PUT", "PATCH") else None
-            return await client.request(method, path, headers=headers, content=content)
+        if session:
+            headers.append(("Cookie", f"muster_session={self.visiting.session.cookie}"))
+        # A body that no route takes: what a door lets in changes nothing.
+        content = b"[]" if method in ("POST", "PUT", "PATCH") else None
+        return await self.client.request(method, path, headers=headers, content=content)
 
 
 _NOBODY: frozenset[str] = frozenset()
@@ -93,9 +94,9 @@ async def open_house(db: SpiedDatabase, cluster: Cluster, owner: Owner) -> Async
     settings = {"MUSTER_HOOK_TOKEN": HOOK, "MUSTER_HOOK_OWNER": f"user-{owner.owner_id}"}
     async with running_server(db, cluster.app_url, **settings) as server:
         visiting = await sign_in(server, owner)
-        async with visiting.client:
+        async with visiting.client, page_client(server) as client:
             tokens = {"plugin": plugin, "agent": agent, "personal": personal, "hook": HOOK}
-            yield House(server=server, visiting=visiting, tokens=tokens)
+            yield House(server=server, client=client, visiting=visiting, tokens=tokens)
 
 
 @pytest.mark.rule(13, 14)
