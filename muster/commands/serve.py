@@ -226,6 +226,7 @@ async def _until_stopped(node: "Node", stop: _Stop, shutdown: "trio.Event") -> N
         node.log.report("root/web", Event.NOTE, reason=DOORS_CLOSED)
     async with trio.open_nursery() as inviting:
         inviting.start_soon(_invite, node)
+        inviting.start_soon(_check_hook_owner, node)
         await stop.asked.wait()
         inviting.cancel_scope.cancel()
     _say("draining", seconds=node.config.drain_seconds)
@@ -256,6 +257,23 @@ async def _invite(node: "Node") -> None:
     _say("setup", url=url, expires_at=utc(link.expires_at))
     sentence = "There is no account yet. Within 15 minutes, open this once to make yours:"
     await _tell(f"{sentence}\n  {url}\n")
+
+
+async def _check_hook_owner(node: "Node") -> None:
+    """Note an owner of the hook token who does not exist: its door would tell programs alone."""
+    from actors import Event
+    from muster.accounts.operations import find_live_user
+    from muster.accounts.rules import FindUser
+    from muster.errors import Unavailable
+    from muster.principals import System
+
+    name = node.config.hook_owner
+    if name is None:
+        return
+    with contextlib.suppress(Unavailable):
+        if await node.db.run(System(), find_live_user, FindUser(name=name)) is None:
+            reason = f"MUSTER_HOOK_OWNER names {name}, and there is no live account of that name."
+            node.log.report("root/web", Event.NOTE, reason=reason)
 
 
 async def _tell(text: str) -> None:

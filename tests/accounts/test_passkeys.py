@@ -12,9 +12,21 @@ from hypothesis import strategies as st
 
 from muster.accounts import actor as accounts
 from muster.accounts.operations.challenges import LIVE_AN_ADDRESS_MAX
-from muster.accounts.operations.passkeys import RevokePasskey, list_passkeys, revoke_passkey
+from muster.accounts.operations.passkeys import (
+    Answered,
+    RevokePasskey,
+    list_passkeys,
+    revoke_passkey,
+)
 from muster.accounts.operations.sessions import Opened, Visitor, knock_session, list_sessions
-from muster.accounts.passkeys import Site, check_creation, credential_id_of, site_of
+from muster.accounts.operations.signing import SignInByPasskey, StepUp, step_up
+from muster.accounts.passkeys import (
+    Site,
+    challenge_of,
+    check_creation,
+    credential_id_of,
+    site_of,
+)
 from muster.accounts.rules.attempts import ACCOUNT_FAILURES_MAX
 from muster.accounts.rules.signing import Browser
 from muster.errors import Invalid, MusterError, NotFound, Refused, TooMany, Unauthorized
@@ -239,6 +251,30 @@ async def test_two_answers_at_one_count(desk: Desk) -> None:
         nursery.start_soon(enter, answers[0], first[1])
         nursery.start_soon(enter, answers[1], second[1])
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Opened", "Unauthorized"]
+
+
+async def test_two_confirmations_at_one_count(desk: Desk) -> None:
+    """Of two confirmations with the same count that come at once, one is taken."""
+    owner = desk.person.owner
+    commands = []
+    for _ in range(2):
+        question = await accounts.ask_to_step_up(
+            desk.db, desk.visitor, public_url=PUBLIC_URL, address=desk.address
+        )
+        answered = Answered(
+            site=site_of(PUBLIC_URL),
+            challenge=challenge_of(question.cookie),
+            credential_id=desk.key.credential_id,
+            answer=desk.key.use(json.loads(question.options), Faults(count=9)),
+        )
+        proof = SignInByPasskey(answered=answered, attempt_id=0, browser=desk.browser)
+        commands.append(StepUp(session_id=desk.visitor.session_id, proof=proof))
+    outcomes = await collide(
+        desk.db,
+        (owner, lambda tx: step_up(tx, commands[0])),
+        (owner, lambda tx: step_up(tx, commands[1])),
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "Unauthorized"]
 
 
 async def test_a_disabled_accounts_passkey_opens_nothing(desk: Desk) -> None:

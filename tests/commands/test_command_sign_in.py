@@ -105,3 +105,20 @@ def test_personal_tokens(program: Program) -> None:
     shown = program.call("token", "add", "--name", "plain")
     assert shown.out.startswith("mst_")
     assert "shown this once" in shown.err
+
+
+async def test_a_hook_owner_that_does_not_exist_is_noted(program: Program, tmp_path: Path) -> None:
+    """The server starts, and says that the hook token acts as nobody."""
+    settings = {"MUSTER_HOOK_TOKEN": "h" * 32, "MUSTER_HOOK_OWNER": "ada"}
+    async with server_child(program, tmp_path, **settings) as server:
+
+        async def told() -> bool:
+            return any("MUSTER_HOOK_OWNER names ada" in one["reason"] for one in notes(server))
+
+        await until(told)
+        await server.stop()
+
+
+def notes(server: ServerChild) -> list[dict[str, str]]:
+    """What the server noted on stderr so far."""
+    return [line for line in server.complaints() if line.get("event") == "note"]
