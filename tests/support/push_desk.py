@@ -111,7 +111,7 @@ class PushDesk:
         """What became of the owner's pushes, by kind, oldest first."""
         return [row.state for row in await self.rows()]
 
-    async def reaches(self, *states: str, seconds: float = 5.0) -> None:
+    async def reaches(self, *states: str, seconds: float = 10.0) -> None:
         """Wait until the owner's pushes are in these states, by kind, oldest first."""
 
         async def there() -> bool:

@@ -73,7 +73,7 @@ class PushService:
         """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
-    async def received(self, count: int, seconds: float = 5.0) -> list[Request]:
+    async def received(self, count: int, seconds: float = 10.0) -> list[Request]:
         """Wait until so many requests came, and no more are there."""
         await until(lambda: len(self.requests) >= count, seconds)
         assert len(self.requests) == count, self.requests

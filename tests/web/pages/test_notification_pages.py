@@ -171,7 +171,7 @@ async def test_what_a_visible_tab_shows_is_not_pushed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tab gets a moment to show what is new, and what it then says it shows is not pushed."""
-    monkeypatch.setattr("muster.push.actor.GRACE_SECONDS", 0.3)
+    monkeypatch.setattr("muster.push.actor.GRACE_SECONDS", 2.0)
     await settings.subscribe()
     await settings.visiting.post("/live/visible", tab="t1", items="")
     shown, other = await settings.desk.draft(), await settings.desk.draft()

@@ -19,6 +19,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+PATIENCE = 10.0  # seconds, for what a browser does
 # A headless Chromium has no push service: the test's own one is subscribed at in its place.
 SUBSCRIBED = """
     const subscription = {
@@ -79,7 +80,7 @@ async def test_a_browser_subscribes_and_is_reached(place: Place, browser: Browse
     async with place.tab(browser) as tab:
         await tab.go("/settings")
         await tab.press("Notify this browser")
-        await until(place.desk.devices)
+        await until(place.desk.devices, PATIENCE)
         await tab.sees("this one", within="#notifications")
         (device,) = await place.desk.devices()
         await tab.press(f"Push a test to {device.name}")
@@ -155,7 +156,7 @@ async def test_the_service_worker_shows_and_closes(place: Place, browser: Browse
             async def there() -> bool:
                 return bool(await tab.do(lambda page: page.evaluate(SHOWN)) == list(expected))
 
-            await until(there)
+            await until(there, PATIENCE)
 
         await tab.do(deliver(show))
         await shown(["draft-1", "A", "B"])
@@ -172,11 +173,12 @@ async def test_a_tab_says_what_it_shows(place: Place, browser: Browser) -> None:
     first = await place.desk.draft()
     async with place.tab(browser) as tab:
         await tab.go("/attention?tab=drafts")
-        await until(lambda: presence.shown(owner_id) == {("draft", first.id)})
+        await until(lambda: presence.shown(owner_id) == {("draft", first.id)}, PATIENCE)
         second = await place.desk.draft()
-        await until(
-            lambda: presence.shown(owner_id) == {("draft", first.id), ("draft", second.id)}
-        )
+        both = {("draft", first.id), ("draft", second.id)}
+        await until(lambda: presence.shown(owner_id) == both, PATIENCE)
         await tab.go("/settings")
-        await until(lambda: presence.watches(owner_id) and not presence.shown(owner_id))
-    await until(lambda: not presence.watches(owner_id))
+        await until(
+            lambda: presence.watches(owner_id) and not presence.shown(owner_id), PATIENCE
+        )
+    await until(lambda: not presence.watches(owner_id), PATIENCE)
