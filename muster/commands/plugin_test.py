@@ -57,6 +57,7 @@ def test(
     import trio
 
     from muster.clients.plugin_test.program import ROWS, run_rows
+    from muster.clients.stopping import until_stopped
 
     rows = [row for row in ROWS if not names or row.name in names]
     unknown = sorted(set(names) - {row.name for row in ROWS})
@@ -69,9 +70,12 @@ def test(
         return await run_rows(command, rows, patience_seconds=patience, jobs=jobs, tell=_tell)
 
     try:
-        found = trio.run(run)
+        # A tester that is told to stop leaves no plugin behind.
+        found = trio.run(until_stopped, run)
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
         raise click.UsageError(f"cannot start {command[0]}: {error.strerror}") from error
+    if found is None:
+        return Exit.INTERRUPTED
     if as_json:
         print_json(_document(found))
     else:

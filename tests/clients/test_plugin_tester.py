@@ -1,6 +1,7 @@
 """`muster plugin test`: good plugins pass it, a bad one fails where it is bad."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import trio
 
 from muster.clients.demo.children import muster
 from muster.clients.plugin_test.fake import FakeMuster
@@ -16,6 +18,8 @@ from muster.clients.plugin_test.program import ROWS
 from muster.clients.plugin_test.spool import Spool
 from tests.support import bad_plugin
 from tests.support.desk import OpenDesk
+from tests.support.program import is_at_work
+from tests.support.waiting import until
 
 BAD = Path(bad_plugin.__file__)
 
@@ -116,6 +120,30 @@ def test_what_cannot_be_run_is_told(arguments: list[str], told: str) -> None:
     )
     assert done.returncode == 2
     assert told in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_tester_that_is_stopped_leaves_no_plugin(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """Stopped in the middle, the tester ends the plugin, which heeds no signal itself."""
+    noted = tmp_path / "pid"
+    code = (
+        "import os, pathlib, signal, threading; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        f" pathlib.Path({str(noted)!r}).write_text(str(os.getpid())); threading.Event().wait(60)"
+    )
+    command = [*muster("plugin", "test"), "--row", "post", "--", sys.executable, "-c", code]
+    tester = await trio.lowlevel.open_process(command, stderr=subprocess.DEVNULL)
+    try:
+        await until(lambda: noted.exists() and noted.read_text(), 30)
+        tester.send_signal(number)
+        with trio.fail_after(30):
+            assert await tester.wait() == 130
+    finally:
+        if tester.returncode is None:
+            tester.kill()
+    pid = int(noted.read_text())
+    await until(lambda: not is_at_work(pid), 5)
 
 
 def test_what_is_not_sent_yet_does_not_count(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The manual and the reference of the API, as anybody sees them."""
 
 from html.parser import HTMLParser
+from importlib import resources
 
 import httpx2
 import pytest
@@ -129,4 +130,6 @@ def test_every_file_of_the_manual_is_shown() -> None:
     """No page lies in the folder that the list of the manual does not name."""
     manual = load_manual()
     assert tuple(manual) == ORDER
+    files = resources.files("web.pages").joinpath("manual").iterdir()
+    assert {entry.name.removesuffix(".md") for entry in files} == set(ORDER)
     assert all(page.title for page in manual.values())
