@@ -27,6 +27,7 @@ FIRST = (
     "tests/failure/test_sigterm.py",
     "tests/failure/test_kill.py",
     "tests/test_plans.py",
+    "tests/web/test_openapi_fuzzed.py",
     "tests/web/pages/test_newcomer.py",
     "tests/clients/test_demo.py",
     "tests/bench/test_bench_scenarios.py",
