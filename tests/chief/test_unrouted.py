@@ -315,7 +315,10 @@ async def test_the_nodes_sweep_goes_through_the_owners(desk: ReplyDesk) -> None:
     for owner, count in ((desk.owner, 1), (other, 1), (gone, 0)):
         assert len(await open_asks(db, owner)) == count
     db.clock_offset += DAY
-    await expire_asks(db)
     for owner in (desk.owner, other):
-        (row,) = await read_audit(db, owner, "ask.expired")
-        assert row.actor == "muster"
+        # A round takes 200, the oldest first: those of other tests may come before.
+        for _ in range(20):
+            await expire_asks(db)
+            if rows := await read_audit(db, owner, "ask.expired"):
+                break
+        assert [row.actor for row in rows] == ["muster"]
