@@ -74,6 +74,7 @@ class Decided:
     now: datetime
 
 
+# Whoever files a draft writes first that an earlier one's claim has lapsed: so its state tells.
 _CARDS: Final = f"""
     select {VIEW_COLUMNS},
            m.body as message_body, m.received_at, m.created_at as message_created_at,
@@ -82,9 +83,7 @@ _CARDS: Final = f"""
             where a.owner_id = d.owner_id and a.id = d.agent_id) as agent,
            array(
                select e.id from drafts e
-               where e.message_id = d.message_id and e.id < d.id
-                 and (e.state = 'unconfirmed'
-                      or e.state = 'approved' and e.lease_expires_at <= %(now)s)
+               where e.message_id = d.message_id and e.id < d.id and e.state = 'unconfirmed'
                order by e.id
            ) as earlier_unconfirmed,
            array(

@@ -96,6 +96,7 @@ async def test_archived_tells_what_became_of_each(
         for state, draft in ends.items():
             assert re.search(rf"Draft {draft.id} {state} .*?It is {state}\.", page), state
         assert "the upstream\\u{202e} said" in page
+        assert "No reply awaits you" in await at.page("/attention?tab=drafts")
 
 
 async def test_the_archive_is_paged(owner_desk: OpenOwnerDesk) -> None:
