@@ -109,14 +109,6 @@ async def create_gated(tx: Transaction, command: CreateGated) -> tasks.Task:
     return await tasks.create_task(tx, composed)
 
 
-async def find_citing(tx: Transaction, message_id: int) -> int | None:
-    """The first task that this chief or one before it filed because of the message, or None.
-
-    Whoever hands the message over again holds its row: then none is filed meanwhile.
-    """
-    return await tasks.find_citing(tx, message_id)
-
-
 # The action is spelled out, so that the partial index audit_gated_idx serves this.
 TWENTIETH_GATED = Query("""
     select at from audit

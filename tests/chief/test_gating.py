@@ -7,14 +7,12 @@ import attrs
 import pytest
 
 from actors.testing import cancel_at_every_step
-from muster.chief import gating
 from muster.chief.gating import (
     GATED_ACTION,
     GATED_PER_DAY_MAX,
     CreateGated,
     compose,
     create_gated,
-    find_citing,
     gate_of,
     reserve_gated,
 )
@@ -117,7 +115,6 @@ async def test_a_message_becomes_a_gated_task(desk: ReplyDesk) -> None:
     assert task.body == f"It is old.\n\nFrom plugin message {message.id}."
     assert (task.message_id, task.repository) == (message.id, "ada/garden")
     assert task.created_by == f"agent:{desk.chief.name}"
-    assert await desk.db.run(desk.owner, find_citing, message.id) == task.id
     (gated,) = await read_audit(desk.db, desk.owner, GATED_ACTION)
     assert gated.subject == f"agent:{desk.chief.agent_id}"
     assert gated.data == {"gate": "gate:needs-owner-ok", "message": message.id}
@@ -227,15 +224,6 @@ async def test_ten_at_once_with_one_place_left(desk: ReplyDesk) -> None:
     assert sum(outcome is None for outcome in outcomes) == 1
     assert sum(isinstance(outcome, TooMany) for outcome in outcomes) == 9
     assert await spent(desk) == GATED_PER_DAY_MAX
-
-
-async def test_a_task_that_nobody_gated_cites_nothing(desk: ReplyDesk) -> None:
-    """Nothing is found for a message that no task cites, nor for another owner's."""
-    message = await desk.message()
-    assert await desk.db.run(desk.owner, gating.find_citing, message.id) is None
-    await create(desk, attrs.evolve(WORK, message_id=message.id))
-    stranger = await add_owner(desk.db)
-    assert await desk.db.run(stranger, gating.find_citing, message.id) is None
 
 
 @pytest.mark.rule(248)

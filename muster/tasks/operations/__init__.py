@@ -51,7 +51,6 @@ __all__ = [
     "count_tags",
     "create_task",
     "edit_task",
-    "find_citing",
     "get_task",
     "list_comments",
     "list_tasks",
@@ -225,11 +224,6 @@ async def list_comments(tx: Transaction, command: ListComments) -> list[Comment]
 async def count_tags(tx: Transaction, command: CountTags) -> list[TagCount]:
     """The commonest 40 tags of the owner's open tasks."""
     return await store.count_tags(tx, command.hidden, TAGS_COUNTED_MAX)
-
-
-async def find_citing(tx: Transaction, message_id: int) -> int | None:
-    """The first task that cites this message, closed ones too; None for none."""
-    return await store.find_citing(tx, message_id)
 
 
 async def _apply(tx: Transaction, task: Task, command: Edit | Ungate | Lose | Win) -> Task:

@@ -147,21 +147,6 @@ async def list_losers(tx: Transaction, task_id: int, *, limit: int) -> list[int]
     return [row.id for row in found]
 
 
-FIND_CITING = Query("""
-    select t.id from tasks t
-    where t.owner_id = %(owner_id)s and t.message_id = %(message_id)s
-    order by t.id
-    limit 1
-""")
-
-
-async def find_citing(tx: Transaction, message_id: int) -> int | None:
-    """The first of the owner's tasks that cites this message."""
-    found = await tx.scalar(FIND_CITING, message_id=message_id)
-    assert found is None or isinstance(found, int)
-    return found
-
-
 # A listing walks an index newest first, and looks for words in SEARCHED_MAX tasks at most: no index
 # serves a text that may stand anywhere.
 SEARCHED_MAX: Final = 5000
