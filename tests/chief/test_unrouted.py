@@ -239,6 +239,28 @@ async def test_a_later_disposition_closes_it(desk: ReplyDesk, how: str) -> None:
     assert [hint.id for hint in db.touched] == [ask_id]
 
 
+@pytest.mark.rule(301, 302)
+async def test_an_answer_and_a_close_at_once(desk: ReplyDesk) -> None:
+    """An answer that meets the round that closes its ask: one of both ends it, no round breaks."""
+    for _ in range(8):
+        message_id, ask_id = await asked(desk)
+        settle = SettleMessage(message_id=message_id, reason="a notice")
+        await desk.db.run(desk.chief, settle_message, settle)
+        muster, command = (
+            Muster(owner_id=desk.owner.owner_id),
+            asks.AnswerAsk(ask_id=ask_id, text="No"),
+        )
+        answered, swept = await collide(
+            desk.db,
+            (desk.owner, lambda tx, each=command: asks.answer_ask(tx, each)),
+            (muster, lambda tx: unrouted.ask_about_unrouted(tx, unrouted.AskAboutUnrouted())),
+        )
+        assert isinstance(swept, unrouted.Swept)
+        assert swept.closed == isinstance(answered, Refused)
+        end = State.CANCELLED if swept.closed else State.ANSWERED
+        assert (await get_ask(desk, ask_id)).state is end
+
+
 @pytest.mark.rule(303)
 async def test_dismissing_leaves_it_unsettled(desk: ReplyDesk) -> None:
     """Dismissed, the ask is gone and the message is as unsettled as before."""

@@ -111,13 +111,15 @@ class _Over:
     ask_id: int
 
 
-LIST_OVER = Query(f"""
+# Locked, so that an answer that comes meanwhile waits, or has ended the ask before and is not here.
+LOCK_OVER = Query(f"""
     select a.id as ask_id from asks a
     join messages m on m.owner_id = a.owner_id and m.id = a.plugin_message_id
     where a.owner_id = %(owner_id)s and a.state = 'open' and a.plugin_message_id is not null
       and a.expires_at > %(now)s
       and {dispositions.DISPOSED}
     order by a.id
+    for no key update of a
 """)
 LIST_WAITING = Query(f"""
     select m.id as message_id, m.sender, m.sender_verified, m.subject,
@@ -138,7 +140,7 @@ async def ask_about_unrouted(tx: Transaction, command: AskAboutUnrouted) -> Swep
     """As muster for one owner: one round of the sweep."""
     # The lock of the account comes first: a second sweep sees what this one asked.
     places = await attention.count_places(tx)
-    over = await tx.all(LIST_OVER, _Over)
+    over = await tx.all(LOCK_OVER, _Over)
     for one in over:
         await attention.cancel(tx, attention.Cancel(ask_id=one.ask_id))
     places += len(over)
