@@ -14,6 +14,7 @@ from muster.errors import Invalid, Refused
 from muster.messages import operations as messages
 from muster.messages import rules as message_rules
 from muster.node.ask_sweeps import ask_about_unrouted, expire_asks
+from muster.pg.database import Transaction
 from muster.principals import Agent, Muster, Owner, Plugin
 from tests.support.barrier import collide
 from tests.support.builders import (
@@ -246,15 +247,16 @@ async def test_an_answer_and_a_close_at_once(desk: ReplyDesk) -> None:
         message_id, ask_id = await asked(desk)
         settle = SettleMessage(message_id=message_id, reason="a notice")
         await desk.db.run(desk.chief, settle_message, settle)
-        muster, command = (
-            Muster(owner_id=desk.owner.owner_id),
-            asks.AnswerAsk(ask_id=ask_id, text="No"),
-        )
-        answered, swept = await collide(
-            desk.db,
-            (desk.owner, lambda tx, each=command: asks.answer_ask(tx, each)),
-            (muster, lambda tx: unrouted.ask_about_unrouted(tx, unrouted.AskAboutUnrouted())),
-        )
+        command = asks.AnswerAsk(ask_id=ask_id, text="No")
+
+        async def answer(tx: Transaction, command: asks.AnswerAsk = command) -> object:
+            return await asks.answer_ask(tx, command)
+
+        async def close(tx: Transaction) -> object:
+            return await unrouted.ask_about_unrouted(tx, unrouted.AskAboutUnrouted())
+
+        muster = Muster(owner_id=desk.owner.owner_id)
+        answered, swept = await collide(desk.db, (desk.owner, answer), (muster, close))
         assert isinstance(swept, unrouted.Swept)
         assert swept.closed == isinstance(answered, Refused)
         end = State.CANCELLED if swept.closed else State.ANSWERED
