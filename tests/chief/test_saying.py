@@ -50,6 +50,14 @@ async def reach(at: Desk, *states: State) -> None:
     await until(there)
 
 
+async def settle_down(at: Desk, agent: ScriptedAgent) -> None:
+    """Have a first turn: after it nothing looks for words that nobody told of."""
+    await agent.next_frame("welcome")
+    message_id = await at.post("first", body="The first.")
+    await finish(agent, await take(agent, "The first."))
+    await at.reaches(message_id, MessageState.DELIVERED)
+
+
 async def test_words_are_a_turn_at_once(desk: OpenDesk) -> None:
     """A connected agent that is free gets them in its default conversation."""
     async with desk() as at, at.agent() as agent:
@@ -115,6 +123,7 @@ async def test_a_message_that_comes_during_words_waits_for_a_claim(desk: OpenDes
         await write(at)
         running = await take(agent, "hello")
         message_id = await at.post()
+        await dawdle(0.5, because="its hint has to meet the busy chief")
         await finish(agent, running)
         await reach(at, State.DELIVERED)
         await dawdle(0.2, because="it must not follow by itself")
@@ -184,7 +193,7 @@ async def test_any_agent_is_told_words(desk: OpenDesk) -> None:
 async def test_a_lost_hint_is_made_good(desk: OpenDesk) -> None:
     """When hints may have been lost, words that wait for a connected agent are found."""
     async with desk() as at, at.agent() as agent:
-        await agent.next_frame("welcome")
+        await settle_down(at, agent)
         command = Say(agent_id=at.chief_id, text="hello", by=By.OWNER)
         await at.db.run(at.owner, say, command)  # its hint reaches no server
         await dawdle(0.1, because="nobody told the server")
@@ -197,7 +206,7 @@ async def test_a_lost_hint_is_made_good(desk: OpenDesk) -> None:
 async def test_words_that_wait_are_seen_when_a_messages_turn_begins(desk: OpenDesk) -> None:
     """A turn's beginning looks for words too: they follow it, though their hint was lost."""
     async with desk() as at, at.agent() as agent:
-        await agent.next_frame("welcome")
+        await settle_down(at, agent)
         command = Say(agent_id=at.chief_id, text="hello", by=By.OWNER)
         await at.db.run(at.owner, say, command)  # its hint reaches no server
         await at.post()
