@@ -16,12 +16,12 @@ from muster.clients.plugin_test.fake import FakeMuster
 from muster.clients.plugin_test.http import open_http
 from muster.clients.plugin_test.program import ROWS
 from muster.clients.plugin_test.spool import Spool
-from tests.support import bad_plugin
 from tests.support.desk import OpenDesk
 from tests.support.program import is_at_work
 from tests.support.waiting import until
 
-BAD = Path(bad_plugin.__file__)
+# A program, which reads its arguments as soon as it is imported.
+BAD = Path(__file__).resolve().parent.parent / "support" / "bad_plugin.py"
 
 
 def tried(*command: str, rows: tuple[str, ...] = (), patience: int = 30) -> dict[str, Any]:
