@@ -23,28 +23,37 @@ def user() -> None:
 @click.argument("name")
 @click.option("--email", required=True, help="An address, such as ada@example.test.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@click.option("--link", "by_link", is_flag=True, help="No password: print an address to choose at.")
 @json_option
-def add(name: str, email: str, *, password_stdin: bool, as_json: bool) -> None:
+def add(name: str, email: str, *, password_stdin: bool, by_link: bool, as_json: bool) -> None:
     """Open an account named NAME: small letters a-z, digits and hyphens.
 
     The password, of 8 to 1024 characters, is asked for, or read as the first line of standard
-    input with --password-stdin; it is never an argument.
+    input with --password-stdin; it is never an argument. With --link there is none, and the
+    address that is printed lets NAME choose a password or a passkey, once, within 15 minutes.
     """
     from muster.accounts.operations import add_user, next_user_id
+    from muster.accounts.operations.links import make_link
     from muster.accounts.passwords import hash_password
     from muster.accounts.rules import AddUser, User, check
     from muster.principals import Owner, System
 
     check(AddUser(name=name, email=email, password_hash=""))
-    password = _read_password() if password_stdin else _ask_password()
+    if by_link and password_stdin:
+        raise click.UsageError("--link and --password-stdin exclude each other.")
+    password = None if by_link else _read_password() if password_stdin else _ask_password()
 
-    async def work(store: Store) -> User:
-        command = AddUser(name=name, email=email, password_hash=await hash_password(password))
+    async def work(store: Store) -> tuple[User, str | None]:
+        password_hash = None if password is None else await hash_password(password)
+        command = AddUser(name=name, email=email, password_hash=password_hash)
         async with store.db.transaction(System()) as tx:
-            owner_id = await next_user_id(tx)
-        return await store.db.run(Owner(owner_id=owner_id, via="cli"), add_user, command)
+            owner = Owner(owner_id=await next_user_id(tx), via="cli")
+        added = await store.db.run(owner, add_user, command)
+        made = await store.db.run(owner, make_link, None) if by_link else None
+        return added, None if made is None else made.text
 
-    added = in_store(work)
+    added, link_text = in_store(work)
+    url = None if link_text is None else _setup_url(link_text)
     if as_json:
         print_json(
             {
@@ -53,8 +62,11 @@ def add(name: str, email: str, *, password_stdin: bool, as_json: bool) -> None:
                 "email": added.email,
                 "created_at": utc(added.created_at),
             }
+            | ({} if url is None else {"url": url})
         )
         return
+    if url is not None:
+        click.echo(url)
     click.echo(f"{added.name} has an account now. Next, give it a chief and a plugin:", err=True)
     whose = ("--owner", added.name)
     for words in (
@@ -93,7 +105,7 @@ def list_(*, as_json: bool) -> None:
             (
                 str(found.id),
                 found.name,
-                found.email,
+                found.email or "-",
                 local(found.created_at),
                 "live" if found.disabled_at is None else f"disabled {local(found.disabled_at)}",
             )
@@ -112,14 +124,12 @@ def link(name: str, *, as_json: bool) -> None:
     An earlier one of theirs is over. For somebody who is new here, or has no way in any more.
     """
     from muster.accounts.operations.links import NewLink, make_link
-    from muster.config import Config
 
     async def work(store: Store) -> NewLink:
         return await store.run_as(name, make_link, None)
 
-    public_url = Config.from_environ(os.environ).public_url
     made = in_store(work)
-    url = f"{public_url}/setup?link={made.text}"
+    url = _setup_url(made.text)
     if as_json:
         print_json({"url": url, "expires_at": utc(made.expires_at)})
         return
@@ -156,6 +166,12 @@ def enable(name: str, *, as_json: bool) -> None:
         print_json({"user_id": changed.id, "disabled_at": None})
         return
     click.echo(f"{changed.name} is enabled.", err=True)
+
+
+def _setup_url(link_text: str) -> str:
+    from muster.config import Config
+
+    return f"{Config.from_environ(os.environ).public_url}/setup?link={link_text}"
 
 
 def _read_password() -> str:

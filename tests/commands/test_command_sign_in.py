@@ -78,6 +78,19 @@ def test_a_link_for_somebody(program: Program) -> None:
     assert program.call("user", "link", "bob", "--json").refusal["code"] == "not_found"
 
 
+def test_an_account_that_begins_with_a_link(program: Program) -> None:
+    """`user add --link` opens an account that nothing opens yet but the address it prints."""
+    words = ("user", "add", "ada", "--email", "ada@example.test", "--link")
+    added = program.call(*words, "--json").document
+    assert "/setup?link=" in added["url"]
+    assert added["name"] == "ada"
+    both = program.call("user", "add", "bob", "--email", "b@example.test", "--link",
+                        "--password-stdin", stdin=PASSWORD)  # fmt: skip
+    assert both.code == 2
+    plain = program.call("user", "add", "eve", "--email", "e@example.test", "--link")
+    assert plain.out.startswith("http://localhost:")
+
+
 def test_personal_tokens(program: Program) -> None:
     """A token is made, listed without its text, and revoked; a live name is taken once."""
     program.add_user("ada")
