@@ -66,16 +66,18 @@ def test(
             f"there is no row {unknown[0]}; the rows are {', '.join(row.name for row in ROWS)}"
         )
 
-    async def run() -> "list[Found]":
-        return await run_rows(command, rows, patience_seconds=patience, jobs=jobs, tell=_tell)
+    async def run() -> "list[Found] | OSError":
+        try:
+            return await run_rows(command, rows, patience_seconds=patience, jobs=jobs, tell=_tell)
+        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+            return error
 
-    try:
-        # A tester that is told to stop leaves no plugin behind.
-        found = trio.run(until_stopped, run)
-    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-        raise click.UsageError(f"cannot start {command[0]}: {error.strerror}") from error
+    # A tester that is told to stop leaves no plugin behind.
+    found = trio.run(until_stopped, run)
     if found is None:
         return Exit.INTERRUPTED
+    if isinstance(found, OSError):
+        raise click.UsageError(f"cannot start {command[0]}: {found.strerror}")
     if as_json:
         print_json(_document(found))
     else:
