@@ -228,7 +228,7 @@ async def test_a_signal_during_the_start_ends_it_well(
         database = await Connection.open(own_database.admin_url)
 
         async def nobody() -> bool:
-            return await database.scalar(ITS_SESSIONS, {}) == 0
+            return bool(await database.scalar(ITS_SESSIONS, {}) == 0)
 
         try:
             # The sessions of its first life end behind its back.
