@@ -1,5 +1,6 @@
 """Signing in by a password on the database: what is counted, compared, kept and raced."""
 
+import threading
 from datetime import timedelta
 
 import argon2
@@ -101,6 +102,28 @@ async def test_every_name_costs_one_hash(
     assert len(sentences) == 1
     assert len(compared) == 5
     assert compared[1:4] == [passwords.NOBODYS] * 3
+
+
+async def test_two_hashes_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many sign in at a moment, two passwords are compared at once."""
+    lock, running, most = threading.Lock(), 0, 0
+    compare = passwords._compare
+
+    def watched(password_hash: str, encoded: bytes) -> bool:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        right = compare(password_hash, encoded)
+        with lock:
+            running -= 1
+        return right
+
+    monkeypatch.setattr(passwords, "_compare", watched)
+    async with trio.open_nursery() as nursery:
+        for _ in range(6):
+            nursery.start_soon(passwords.verify_password, None, PASSWORD)
+    assert most == 2
 
 
 def test_the_hash_of_nobody_costs_what_others_do() -> None:

@@ -33,12 +33,14 @@ async def test_a_new_server_tells_how_to_begin(program: Program, tmp_path: Path)
     async with server_child(program, tmp_path) as server:
 
         async def told() -> bool:
-            return len(server.events()) > 1
+            return "/setup?link=" in server.last_words()
 
         await until(told)
         ready, setup = server.events()
         assert ready["event"] == "ready"
         assert setup["event"] == "setup"
+        assert setup["url"] in server.last_words()
+        assert setup["url"] not in str(server.complaints())
         front = f"http://localhost:{server.port}"
         assert setup["url"].startswith(f"{front}/setup?link=")
         path = setup["url"].removeprefix(front)
