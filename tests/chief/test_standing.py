@@ -58,7 +58,7 @@ async def test_a_look_at_what_waits_comes_every_30_seconds(db: SpiedDatabase) ->
         db=db,
         waiters=Waiters(),
         seen=Seen(),
-        heartbeat=Heartbeat(db, "one"),
+        heartbeat=Heartbeat(node_id="one", db=db),
     )
     (sweeps,) = [child for child in root.children if child.name == "sweeps"]
     assert isinstance(sweeps, SupervisorSpec)
