@@ -31,6 +31,7 @@ from tests.support.builders import (
 )
 from tests.support.cluster import SpiedDatabase, add_owner
 from tests.support.reply_desk import ReplyDesk, open_desk
+from tests.support.unconfirmed import make_unconfirmed
 
 WORK = CreateGated(title="Rotate the build key", body="It is old.")
 
@@ -135,7 +136,7 @@ async def test_a_message_is_cited_on_the_turn_that_delivers_it(desk: ReplyDesk) 
 
 @pytest.mark.rule(246, 249)
 async def test_another_message_is_not_there(desk: ReplyDesk) -> None:
-    """One that is queued, another owner's, another agent's or none is not found and is free."""
+    """One queued or cut off, another owner's, another agent's or none is not found and is free."""
     stranger = await add_owner(desk.db)
     other_plugin = await make_plugin(desk.db, stranger)
     theirs = await make_message(
@@ -144,7 +145,8 @@ async def test_another_message_is_not_there(desk: ReplyDesk) -> None:
     former = await make_agent(desk.db, desk.owner)
     earlier = await make_message(desk.db, desk.plugin, delivered_to=former)
     queued = await make_message(desk.db, desk.plugin)
-    for message_id in (queued.id, theirs.id, earlier.id, 2**62, 2**63, 2**90, 0, -1):
+    cut = await make_unconfirmed(desk.db, desk.plugin, desk.chief)
+    for message_id in (queued.id, cut.id, theirs.id, earlier.id, 2**62, 2**63, 2**90, 0, -1):
         for attempt in (reserve, create):
             with pytest.raises(NotFound):
                 await attempt(desk, attrs.evolve(WORK, message_id=message_id))

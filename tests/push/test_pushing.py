@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from muster.attention import operations as attention
+from muster.chief.gating import CreateGated, create_gated, reserve_gated
 from muster.chief.operations import unrouted
 from muster.chief.operations.settle import SettleMessage, settle_message
 from muster.principals import Muster, Owner, System
@@ -16,6 +17,7 @@ from muster.push.rules.hours import QuietHours
 from muster.push.sinks import sign
 from muster.tasks import operations as tasks
 from muster.tasks.operations import EditTask
+from muster.tasks.operations.notices import NewTask, PostNotice, post_notice
 from muster.tasks.rules import Edit, Status
 from tests.support.builders import disable, make_plugin, read_now
 from tests.support.cluster import Cluster, SpiedDatabase
@@ -93,6 +95,21 @@ async def test_every_kind_to_every_device_without_a_quote(desk: PushDesk) -> Non
         seen = opened + request.path + str(request.headers) + request.body.decode("latin-1")
         assert CANARY not in seen.lower()
     await desk.reaches(*["sent"] * 9)
+
+
+@pytest.mark.rule(130, 245)
+async def test_a_task_is_told_of_whoever_files_it(desk: PushDesk) -> None:
+    """What a plugin's notice files, and what the chief files gated, is a new task like any."""
+    await desk.subscribe()
+    new = NewTask(title="Rotate the build key", body="It is old.")
+    notice = PostNotice(key="tracker:1", create=new, namespaces=frozenset({"tracker"}))
+    noticed = await desk.db.run(desk.plugin, post_notice, notice)
+    work = CreateGated(title="Look into it", body="It is odd.")
+    await desk.db.run(desk.chief, reserve_gated, work)
+    gated = await desk.db.run(desk.chief, create_gated, work)
+    notes = await desk.notes(2)
+    assert {note["tag"] for note in notes} == {f"task-{noticed.task_id}", f"task-{gated.id}"}
+    assert {note["title"] for note in notes} == {"New task"}
 
 
 async def test_a_decision_clears_it_from_every_device(desk: PushDesk) -> None:

@@ -115,13 +115,14 @@ async def test_each_plugin_tells_how_it_is(owner_desk: OpenOwnerDesk, db: SpiedD
     """Last seen, what waits for the chief and what the hour holds, each counted by the clock."""
     async with owner_desk() as at:
         assert "never called" in row_of(await at.page("/plugins"), "mail")
+        db.clock_offset = timedelta(minutes=5)
         seen = NoteSeen(credential_ids=frozenset({at.plugin.credential_id}))
         await db.run(at.owner, note_seen, seen)
         for _ in range(2):
             await at.queued()
         await at.message()
         assert "0 s ago 2 of 200 3 of 60" in row_of(await at.page("/plugins"), "mail")
-        db.clock_offset = timedelta(minutes=61)
+        db.clock_offset = timedelta(minutes=66)
         assert "1 h ago 2 of 200 0 of 60" in row_of(await at.page("/plugins"), "mail")
 
 
@@ -134,6 +135,8 @@ async def test_an_unconfirmed_message_is_retried(owner_desk: OpenOwnerDesk) -> N
         assert f"{message.id} Gus\\u{{202e}} unverified Was it? mail" in page
         at.db.clock_offset = timedelta(hours=13)
         path = f"/plugins/messages/{message.id}/retry"
+        section = (await at.page("/plugins")).partition("Not confirmed by your chief</h2>")[2]
+        assert re.search(rf'<form method="post"\s+action="{path}">\s*<button[^>]*>Retry', section)
         assert (await at.visiting.post(path)).status_code == 303
         assert (await get_message(at.db, at.owner, message.id)).state.value == "queued"
         second = await at.visiting.post(path)
