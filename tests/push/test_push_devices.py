@@ -1,6 +1,7 @@
 """Where an owner may be pushed to, and what becomes of a device."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 import attrs
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.testing import cancel_at_every_step
-from muster.errors import Conflict, Invalid, NotFound, Refused
+from muster.errors import Conflict, Invalid, NotFound, Refused, Unavailable
+from muster.pg.database import Transaction
 from muster.principals import Muster, Node, Owner
 from muster.push import operations as push
 from muster.push.operations import Plan, SettlePush, Taken, TakeNext
@@ -213,3 +215,30 @@ async def test_an_ntfy_address_ends_without_a_slash(desk: PushDesk) -> None:
         await desk.db.run(desk.owner, push.add_ntfy, command)
     (device,) = await desk.devices()
     assert device.host == "ntfy.example.test"
+
+
+@pytest.mark.parametrize("status", [201, 410])
+async def test_a_device_that_is_removed_while_a_push_ends(desk: PushDesk, status: int) -> None:
+    """What came of two pushes and the removal of their device wait for each other in one order."""
+    muster = Muster(owner_id=desk.owner.owner_id)
+    for _ in range(4):
+        device_id = await desk.subscribe()
+        for _ in range(2):
+            await desk.draft()
+        await desk.db.run(muster, push.plan, Plan())
+        taken = [
+            await desk.db.run(muster, push.take_next, TakeNext(device_id=device_id))
+            for _ in range(2)
+        ]
+
+        def settle(one: object) -> Callable[[Transaction], Awaitable[object]]:
+            assert isinstance(one, Taken)
+            command = SettlePush(taken=one, answer=Answered(status=status), chance=0.5)
+            return lambda tx: push.settle(tx, command)
+
+        outcomes = await collide(
+            desk.db,
+            *((muster, settle(one)) for one in taken),
+            (desk.owner, partial(push.remove_device, device_id=device_id)),
+        )
+        assert not any(isinstance(outcome, Unavailable) for outcome in outcomes), outcomes

@@ -138,7 +138,10 @@ async def settle(tx: Transaction, command: SettlePush) -> Delivery | None:
     A device that is gone is removed, and leaves `push.device.removed`.
     """
     taken, sink = command.taken, command.taken.device.sink
-    row = await store.lock_leased(tx, taken.delivery_id, taken.leased_until)
+    _, row = await tx.together(
+        device_store.lock_device(tx, taken.device.id),
+        store.lock_leased(tx, taken.delivery_id, taken.leased_until),
+    )
     if row is None:
         return None
     how = Settle(was=taken.was, sink=sink, answer=command.answer, chance=command.chance)

@@ -1,4 +1,8 @@
-"""Devices, quiet hours, and the key by which push services know this muster."""
+"""Devices, quiet hours, and the key by which push services know this muster.
+
+Lock order: a device, then its pushes. So what came of a push is written, and a device removed, in
+turn; planning and taking lock pushes alone, and pass by those that somebody holds.
+"""
 
 import base64
 from collections.abc import Sequence
@@ -138,6 +142,17 @@ FIND_DEVICE = Query("""
 async def find_device(tx: Transaction, device_id: int) -> Device | None:
     """A device of the owner's that was not removed."""
     return await tx.find(FIND_DEVICE, Device, device_id=device_id)
+
+
+LOCK_DEVICE = Query("""
+    select id from push_devices where owner_id = %(owner_id)s and id = %(device_id)s
+    for no key update
+""")
+
+
+async def lock_device(tx: Transaction, device_id: int) -> None:
+    """Hold a device, removed or not, before pushes of it are waited for."""
+    await tx.scalar(LOCK_DEVICE, device_id=device_id)
 
 
 LIST_DEVICES = Query("""
