@@ -113,12 +113,13 @@ async def lock_message(tx: Transaction, message_id: int) -> Message | None:
     return await store.lock(tx, message_id)
 
 
-async def lock_next_queued(tx: Transaction) -> Message | None:
+async def lock_next_queued(tx: Transaction, agent_id: int) -> Message | None:
     """The owner's oldest queued message whose plugin lives, with its row locked.
 
-    The caller holds the chief's row: so two deliveries of one owner do not meet here.
+    The caller holds the row of the chief `agent_id`: so two deliveries of one owner do not meet
+    here. For an agent that is the chief no more it is None, and nothing is locked.
     """
-    return await store.lock_next_queued(tx)
+    return await store.lock_next_queued(tx, agent_id)
 
 
 async def lock_delivering(tx: Transaction, agent_id: int) -> list[Message]:

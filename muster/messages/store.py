@@ -188,25 +188,30 @@ async def lock(tx: Transaction, message_id: int) -> Message | None:
 
 
 # Races: two deliveries of one owner want the same row. The second waits for the first, and then
-# PostgreSQL judges the row anew by this WHERE: it is `delivering`, so it is passed over. That the
-# second does not begin the next message beside the first is the callers' part: they hold the
-# chief's row, so that none waits here. A revocation that commits between this look and the turn is
-# caught by whoever begins the turn.
+# PostgreSQL judges the row anew by this WHERE: it is `delivering`, so it is passed over, and stays
+# locked. Whoever waits for the next one then would wait with a lock in hand, and that the second
+# does not begin the next message beside the first is the callers' part: they hold the chief's row,
+# so that none waits here. When the chief was replaced meanwhile they hold nothing, and lock nothing
+# here. A revocation that commits between this look and the turn is caught by whoever begins it.
 LOCK_NEXT_QUEUED = Query(f"""
     select {COLUMNS} from messages m
     where m.owner_id = %(owner_id)s and m.state = 'queued'
       and exists (
           select from plugins p
           where p.owner_id = m.owner_id and p.id = m.plugin_id and p.revoked_at is null)
+      and exists (
+          select from agents a
+          where a.owner_id = %(owner_id)s and a.id = %(agent_id)s and a.chief
+            and a.retired_at is null)
     order by m.id
     limit 1
     for no key update of m
 """)
 
 
-async def lock_next_queued(tx: Transaction) -> Message | None:
-    """The owner's oldest queued message of a live plugin, its row locked."""
-    return await tx.find(LOCK_NEXT_QUEUED, Message)
+async def lock_next_queued(tx: Transaction, agent_id: int) -> Message | None:
+    """The owner's oldest queued message of a live plugin, its row locked, for this chief."""
+    return await tx.find(LOCK_NEXT_QUEUED, Message, agent_id=agent_id)
 
 
 LOCK_DELIVERING = Query(f"""

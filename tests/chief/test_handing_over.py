@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import trio
 
 from muster.agents.operations import accept_gateway, add_agent
 from muster.agents.rules import Accept, AddAgent
@@ -11,7 +12,8 @@ from muster.chief.tools import FOR_ALL, STANDING_INSTRUCTIONS, TOOLS, Call, Repl
 from muster.errors import Refused
 from muster.messages import operations as messages
 from muster.messages.rules import State
-from muster.principals import Agent, Muster, Owner
+from muster.pg.query import Query
+from muster.principals import Agent, Muster, Owner, System
 from tests.support.builders import (
     disable,
     get_message,
@@ -211,3 +213,48 @@ async def test_a_new_chief_does_not_wait_for_the_former_ones_turn(desk: OpenDesk
         assert await at.state(held) is State.DELIVERING
         await former.send("turn.done", turn_id=turn["turn_id"], text="")
         await at.reaches(held, State.DELIVERED)
+
+
+async def test_a_replaced_chiefs_delivery_holds_no_message(
+    db: SpiedDatabase, owner: Owner
+) -> None:
+    """A delivery that waited while the chief was replaced takes nothing, and locks nothing."""
+    chief = await make_chief(db, owner)
+    message = await make_message(db, await make_plugin(db, owner))
+    muster = Muster(owner_id=owner.owner_id)
+    replaced, begun, looked = trio.Event(), trio.Event(), trio.Event()
+
+    async def begin_late() -> None:
+        async with db.transaction(muster) as tx:
+            command = operations.Begin(agent_id=chief.agent_id, epoch=0)
+            assert await operations.begin(tx, command) is None
+            assert replaced.is_set()
+            begun.set()
+            await looked.wait()
+
+    async with trio.open_nursery() as nursery:
+        async with db.transaction(owner) as tx:
+            await add_agent(tx, AddAgent(name="newer", chief=True, replace=True))
+            nursery.start_soon(begin_late)
+            await until(lambda: somebody_waits(db))
+            replaced.set()
+        with trio.fail_after(3):
+            await begun.wait()
+            async with db.transaction(muster) as tx:
+                assert await messages.lock_message(tx, message.id) is not None
+        looked.set()
+
+
+SOMEBODY_WAITS = Query("""
+    select exists (
+        select from pg_catalog.pg_locks l
+        join pg_catalog.pg_stat_activity s on s.pid = l.pid
+        where not l.granted and s.datname = current_database()
+    )
+""")
+
+
+async def somebody_waits(db: SpiedDatabase) -> bool:
+    """Whether a transaction waits for another's lock."""
+    async with db.transaction(System(), look=True) as tx:
+        return await tx.scalar(SOMEBODY_WAITS) is True

@@ -62,7 +62,7 @@ async def test_oldest_queued_of_live_plugins(db: SpiedDatabase, owner: Owner) ->
     muster = Muster(owner_id=owner.owner_id)
 
     async def find_next(tx: Transaction, _command: None) -> Message | None:
-        return await messages.lock_next_queued(tx)
+        return await messages.lock_next_queued(tx, chief.agent_id)
 
     assert await db.run(muster, find_next, None) is None
     first = await make_message(db, plugin)
@@ -142,7 +142,7 @@ async def test_the_oldest_goes_to_one(db: SpiedDatabase, owner: Owner) -> None:
     message = await make_message(db, plugin)
 
     async def begin_next(tx: Transaction) -> bool:
-        found = await messages.lock_next_queued(tx)
+        found = await messages.lock_next_queued(tx, chief.agent_id)
         if found is None:
             return False
         outcome = decide(found, begin(chief), tx.now)
@@ -194,7 +194,7 @@ async def test_somebody_elses_messages(db: SpiedDatabase, owner: Owner) -> None:
         await get_message(db, stranger, queued.id)
     looks: list[Callable[[Transaction], Awaitable[object]]] = [
         lambda tx: messages.lock_message(tx, queued.id),
-        messages.lock_next_queued,
+        lambda tx: messages.lock_next_queued(tx, chief.agent_id),
         lambda tx: messages.lock_delivering(tx, chief.agent_id),
         lambda tx: messages.list_messages(tx, ListMessages()),
         lambda tx: messages.list_messages(tx, ListMessages(plugin=plugin.name)),

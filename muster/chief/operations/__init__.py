@@ -154,5 +154,5 @@ async def is_chief(tx: Transaction, agent: Agent) -> bool:
 
 async def _lock_wanted(tx: Transaction, command: Begin) -> message_rules.Message | None:
     if command.message_id is None:
-        return await messages.lock_next_queued(tx)
+        return await messages.lock_next_queued(tx, command.agent_id)
     return await messages.lock_message(tx, command.message_id)
