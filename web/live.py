@@ -4,7 +4,8 @@ Each event has an id; a browser that reconnects names the last one it saw (`Last
 what it missed, or `resync` when nobody can tell any more (muster/node/live.py). A page says by
 `?after=ID` which was the newest when it was made, so that nothing is lost in between. A comment
 comes every HEARTBEAT_SECONDS, and the session is looked up again every few of them: a stream
-outlives neither its session nor the server.
+outlives neither its session nor the server. It outlives the database, which is asked again at the
+next heartbeat while it is away.
 """
 
 from typing import Final
@@ -14,12 +15,13 @@ import msgspec
 import trio
 
 from muster.accounts.operations.sessions import Visitor, knock_session
+from muster.errors import Unavailable
 from muster.node.live import RESYNC, Listener, LiveEvent
 from muster.node.node import Node
 from muster.principals import System
 from web.asgi import Receive, Scope, Send
 from web.cookies import SESSION, name_of, read_cookie
-from web.errors import send_error
+from web.errors import send_error, send_refusal
 
 HEARTBEAT_SECONDS: Final = 15.0
 HEARTBEATS_PER_LOOK: Final = 4
@@ -40,7 +42,11 @@ async def live(node: Node, scope: Scope, receive: Receive, send: Send) -> None:
         await send_error(send, 405, "method_not_allowed", sentence, headers=allow)
         return
     cookie = read_cookie(scope, name_of(SESSION, node.config.public_url))
-    visitor = await _knock(node, cookie)
+    try:
+        visitor = await _knock(node, cookie)
+    except Unavailable as away:
+        await send_refusal(send, away)
+        return
     if visitor is None:
         await send_error(send, 401, "unauthorized", "Sign in first.")
         return
@@ -69,8 +75,13 @@ async def _stream(node: Node, cookie: str, listener: Listener, send: Send) -> No
         if patience.cancelled_caught:
             beats += 1
             text += ": still here\n\n"
-            if beats % HEARTBEATS_PER_LOOK == 0 and await _knock(node, cookie) is None:
-                return
+            if beats >= HEARTBEATS_PER_LOOK:
+                try:
+                    if await _knock(node, cookie) is None:
+                        return
+                    beats = 0
+                except Unavailable:
+                    pass  # it proves nothing, and the session is looked up at the next heartbeat
         if text:
             await _send_text(send, text)
 

@@ -4,14 +4,18 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 import trio
 
 from muster.accounts.operations import disable_user
+from muster.accounts.operations.sessions import sign_out_everywhere
 from muster.accounts.rules import Disable
+from muster.pg.driver import Connection
 from muster.principals import Owner
 from tests.support.cluster import OwnDatabase, SpiedDatabase
 from tests.support.server import Server, running_server
 from tests.support.visitor import page_client, sign_in
+from web import live
 
 
 class Stream:
@@ -120,3 +124,30 @@ async def test_nothing_is_lost_before_a_page_listens(
             server.node.live.tell(owner.owner_id, "draft", {"id": 18})
             told = await stream.until('{"id":18}')
             assert '{"id":17}' not in told
+
+
+async def _take_nothing(*, fresh: bool = False) -> Connection:
+    """Fail as the driver does when there is no server."""
+    assert fresh in (True, False)
+    return await Connection.open("host=/nowhere/inside password=hidden")
+
+
+async def test_a_stream_outlives_the_database(
+    db: SpiedDatabase, cluster: OwnDatabase, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the database is away an open stream stays, a new one is 503; neither is a crash.
+
+    Once it is back the session is looked up again: one that ended without a hint ends the stream.
+    """
+    monkeypatch.setattr(live, "HEARTBEAT_SECONDS", 0.05)
+    async with running_server(db, cluster.app_url) as server:
+        visiting = await sign_in(server, owner)
+        async with visiting.client, listening(server, visiting.session.cookie) as stream:
+            with monkeypatch.context() as patched:
+                patched.setattr(server.node.db.pool, "take", _take_nothing)
+                for _ in range(2 * live.HEARTBEATS_PER_LOOK):
+                    assert ": still here" in await stream.until(": still here")
+                assert (await visiting.get("/live")).status_code == 503
+            async with db.transaction(owner) as tx:
+                await sign_out_everywhere(tx, None)
+            assert (await stream.until("\r\n0\r\n\r\n")).endswith("\r\n0\r\n\r\n")
