@@ -6,6 +6,7 @@ import pytest
 
 from muster.attention import operations as attention
 from muster.attention.operations import AskedBy, AskView, State
+from muster.chief.dispositions import awaits_disposition
 from muster.chief.fence import UNVERIFIED
 from muster.chief.operations import asks, unrouted
 from muster.chief.operations.settle import SettleMessage, settle_message
@@ -269,6 +270,8 @@ async def test_dismissing_leaves_it_unsettled(desk: ReplyDesk) -> None:
     message_id, ask_id = await asked(desk)
     await desk.db.run(desk.owner, attention.dismiss, attention.Dismiss(ask_id=ask_id))
     assert (await get_message(desk.db, desk.owner, message_id)).settle_reason is None
+    async with desk.db.transaction(desk.owner) as tx:
+        assert await awaits_disposition(tx, message_id)
     assert await open_asks(desk.db, desk.owner) == []
 
 
