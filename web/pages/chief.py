@@ -1,7 +1,10 @@
 """`/chief`: the owner's chief, its conversations, and a box to write to it.
 
-What was typed is never lost: a refusal shows it again, in a form that can be sent once more.
+What was typed is never lost: a refusal shows it again, in a form that can be sent once more. A form
+says when its page was made: sent twice, its words are said once.
 """
+
+from datetime import UTC
 
 from quart import Blueprint
 from quart.typing import ResponseReturnValue
@@ -13,7 +16,7 @@ from muster.chief.operations.conversations import (
     look_at_conversation,
     write_to_chief,
 )
-from web.pages.reading import find_id, read_id
+from web.pages.reading import find_id, read_id, read_time
 from web.pages.visits import Visit, go_to, show, signed_in
 
 CHIEF = Blueprint("chief", __name__)
@@ -30,7 +33,8 @@ async def chief(visit: Visit) -> ResponseReturnValue:
 async def write(visit: Visit) -> ResponseReturnValue:
     """Write to the chief, in its default conversation."""
     text = visit.form.get("text", "").replace("\r\n", "\n").strip()
-    written = await visit.node.db.run(visit.owner, write_to_chief, WriteToChief(text=text))
+    command = WriteToChief(text=text, made_at=read_time(visit.form, "made_at", UTC))
+    written = await visit.node.db.run(visit.owner, write_to_chief, command)
     return go_to(f"/chief/{written}#newest")
 
 

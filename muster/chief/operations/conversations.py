@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from muster.accounts.operations import lock_account
 from muster.agents.operations import find_chief_id
 from muster.chief.turns import By, State
 from muster.chief.words import Say, say
@@ -198,6 +199,7 @@ class ConversationPage:
     conversation: Conversation
     turns: list[TurnView]
     older_than: int | None
+    now: datetime
 
 
 async def look_at_conversation(tx: Transaction, command: LookAtConversation) -> ConversationPage:
@@ -214,7 +216,9 @@ async def look_at_conversation(tx: Transaction, command: LookAtConversation) -> 
     )
     shown = turns[:PAGE_TURNS]
     older_than = shown[-1].id if len(turns) > PAGE_TURNS else None
-    return ConversationPage(conversation=found, turns=shown[::-1], older_than=older_than)
+    return ConversationPage(
+        conversation=found, turns=shown[::-1], older_than=older_than, now=tx.now
+    )
 
 
 _FIND_CONVERSATION_OF = Query("""
@@ -222,11 +226,26 @@ _FIND_CONVERSATION_OF = Query("""
 """)
 
 
+# Only what came after the page was made: there is little of it.
+_FIND_REPEATED = Query("""
+    select t.conversation_id from turns t
+    join conversations c on c.owner_id = t.owner_id and c.id = t.conversation_id
+    where t.owner_id = %(owner_id)s and c.agent_id = %(agent_id)s and c.kind = 'default'
+      and t.created_at >= %(made_at)s and t.said_by = 'owner' and t.words = %(words)s
+    order by t.id desc
+    limit 1
+""")
+
+
 @attrs.frozen(kw_only=True)
 class WriteToChief:
-    """The owner's words for the chief, whoever that is now."""
+    """The owner's words for the chief, whoever that is now.
+
+    `made_at` is when the page was made that they were typed into. Sent twice, they are said once.
+    """
 
     text: str
+    made_at: datetime | None = None
 
 
 async def write_to_chief(tx: Transaction, command: WriteToChief) -> int:
@@ -237,6 +256,14 @@ async def write_to_chief(tx: Transaction, command: WriteToChief) -> int:
     agent_id = await find_chief_id(tx)
     if agent_id is None:
         raise Refused("You have no chief to write to. Nothing was sent.", code="no_chief")
+    if command.made_at is not None:
+        # The second of two forms waits here for the first, and finds its words.
+        await lock_account(tx)
+        repeated = await tx.scalar(
+            _FIND_REPEATED, agent_id=agent_id, made_at=command.made_at, words=command.text
+        )
+        if isinstance(repeated, int):
+            return repeated
     turn_id = await say(tx, Say(agent_id=agent_id, text=command.text, by=By.OWNER))
     conversation_id = await tx.scalar(_FIND_CONVERSATION_OF, turn_id=turn_id)
     assert isinstance(conversation_id, int)

@@ -1,10 +1,13 @@
 """/chief: which agent it is, what was said, and a box whose text is never lost."""
 
+import html
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
 import pytest
+import trio
 
 from muster.chief.operations.conversations import (
     PAGE_TURNS,
@@ -116,6 +119,44 @@ async def test_a_refusal_gives_what_was_typed_back(
         assert sentence in answer.text
         assert f"{text.strip()}</textarea>" in answer.text
         assert "Nothing was said yet" in await seat.page("/chief")
+
+
+async def test_a_form_that_is_sent_twice_is_said_once(desk: OpenDesk) -> None:
+    """A double click or Back says nothing twice; the same words on a page made later are new."""
+    async with seated(desk) as seat:
+        made_at = _made_at(await seat.page("/chief"))
+
+        async def send() -> None:
+            answer = await seat.visit.post("/chief", text="Buy milk.", made_at=made_at)
+            assert answer.status_code == 303, answer.text
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            nursery.start_soon(send)
+        await send()
+        where = (
+            (await seat.visit.post("/chief", text="Buy milk.", made_at=made_at))
+            .headers["location"]
+            .partition("#")[0]
+        )
+        assert [turn.words for turn in await seat.turns(where)] == ["Buy milk."]
+        later = _made_at(await seat.page(where))
+        await seat.visit.post("/chief", text="Buy milk.", made_at=later)
+        assert len(await seat.turns(where)) == 2
+
+
+async def test_a_page_that_was_made_at_no_time_sends_nothing(desk: OpenDesk) -> None:
+    """A form whose page names no time is refused, and what was typed is given back."""
+    async with seated(desk) as seat:
+        answer = await seat.visit.post("/chief", text="Buy milk.", made_at="yesterday")
+        assert answer.status_code == 400
+        assert "Buy milk." in answer.text
+
+
+def _made_at(page: str) -> str:
+    found = re.search(r'name="made_at" value="([^"]+)"', page)
+    assert found is not None
+    return html.unescape(found[1])
 
 
 async def test_a_plugins_conversation_links_its_messages_and_quotes_none(desk: OpenDesk) -> None:
