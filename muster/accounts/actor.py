@@ -93,10 +93,12 @@ async def step_up_with_password(
 async def _prove_password(
     db: Database, *, name: str, password: str, address: str
 ) -> tuple[Owner, ProvenPassword]:
+    # What is counted is what is looked up: no name may have a second spelling with its own count.
+    name = name.replace("\0", "")
     attempt = BeginAttempt(account=account_key(name), address=address)
     attempt_id = await db.run(Node(), begin_attempt, attempt)
     async with db.transaction(System(), look=True) as tx:
-        found = await find_user(tx, FindUser(name=name.replace("\0", "")))
+        found = await find_user(tx, FindUser(name=name))
     owner = _owner(_NOBODY if found is None else found.id)
     async with db.transaction(owner, look=True) as tx:
         password_hash = await read_hash(tx)

@@ -210,6 +210,21 @@ async def test_an_address_is_limited_over_all_names(db: SpiedDatabase, ada: Pers
     await db.run(Node(), begin_attempt, BeginAttempt(account=fresh, address=other))
 
 
+async def test_a_name_is_counted_as_it_is_looked_up(db: SpiedDatabase, ada: Person) -> None:
+    """A name that is typed with NULs among its letters has no attempts of its own."""
+    for number in range(ACCOUNT_FAILURES_MAX):
+        typed = ada.name[:3] + "\0" * number + ada.name[3:] + "\0" * number
+        with pytest.raises(Unauthorized):
+            await accounts.sign_in_with_password(
+                db, name=typed, password="wrong", browser=browser_of(ada)
+            )
+    assert await count(db, FAILED, ada) == ACCOUNT_FAILURES_MAX
+    with pytest.raises(TooMany):
+        await accounts.sign_in_with_password(
+            db, name=f"\0{ada.name}", password=PASSWORD, browser=browser_of(ada)
+        )
+
+
 async def test_two_attempts_at_the_limit(db: SpiedDatabase, ada: Person) -> None:
     """Of two attempts at once where one is left, one is taken."""
     attempt = BeginAttempt(account=account_key(ada.name), address=browser_of(ada).address)
