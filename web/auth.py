@@ -35,7 +35,7 @@ def bearer_tokens(headers: Headers) -> list[str]:
     for name, value in headers:
         if name.lower() != b"authorization":
             continue
-        scheme, _, token = value.decode("latin-1").strip().partition(" ")
+        scheme, _, token = value.decode("latin-1").replace("\t", " ").strip().partition(" ")
         if scheme.lower() == "bearer":
             tokens.append(token.strip())
     return tokens

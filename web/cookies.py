@@ -4,8 +4,9 @@ Both are HttpOnly, SameSite=Lax and for the whole site. Where the public URL is 
 Secure too, and their names begin with `__Host-`: then no other host of the domain can set them.
 """
 
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
+
+from werkzeug.http import parse_cookie
 
 from web.asgi import Scope
 
@@ -24,13 +25,10 @@ def name_of(cookie: str, public_url: str) -> str:
 
 
 def read_cookie(scope: Scope, name: str) -> str:
-    """The value of a cookie of a raw request; empty when there is none."""
-    jar: SimpleCookie = SimpleCookie()
-    for header, value in scope["headers"]:
-        if header == b"cookie":
-            try:
-                jar.load(value.decode("latin-1"))
-            except CookieError:
-                return ""
-    found = jar.get(name)
-    return "" if found is None else found.value
+    """The value of a cookie of a raw request; empty when there is none.
+
+    Read as the pages read theirs, so that both know the same session: whatever other programs of
+    this host have put beside it, and of two of one name the first.
+    """
+    sent = [value.decode("latin-1") for header, value in scope["headers"] if header == b"cookie"]
+    return parse_cookie(";".join(sent)).get(name, "")
