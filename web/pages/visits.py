@@ -41,7 +41,7 @@ from muster.accounts.operations.sessions import (
 )
 from muster.accounts.operations.stepup import StepUpNeeded, after_step_up, is_fresh
 from muster.chief.operations.glance import count_waiting
-from muster.errors import MusterError, Refused
+from muster.errors import Invalid, MusterError, Refused
 from muster.node.node import Node
 from muster.pg.database import Transaction
 from muster.principals import Owner, System
@@ -228,6 +228,9 @@ async def _guest(node: Node) -> Guest:
         if visitor is not None and is_stale(visitor):
             await _note_seen(node, visitor, cookie)
     form = (await request.form).to_dict() if request.method == "POST" else {}
+    for name, value in form.items():
+        if "\0" in value:  # in an address it is refused by the wire; no text may be stored with one
+            raise Invalid("A form may not contain a NUL character.", field=name[:64])
     return Guest(
         node=node,
         path=request.path,
@@ -269,14 +272,14 @@ def _visit(guest: Guest) -> Visit:
 
 def _to_sign_in() -> ResponseReturnValue:
     """Lead to the sign-in page, and back to where a GET came from."""
-    wanted = request.full_path.rstrip("?") if request.method == "GET" else "/"
+    wanted = _asked_for() if request.method == "GET" else "/"
     return redirect(f"/sign-in?next={quote(wanted, safe='/')}", 303)
 
 
 def _to_step_up(node: Node) -> ResponseReturnValue:
     """Lead to the step-up page, and back to the page that was asked for or whose form was sent."""
     if request.method == "GET":
-        wanted = request.full_path.rstrip("?")
+        wanted = _asked_for()
     else:
         wanted = path_of(request.headers.get("referer"), node.config.public_url) or "/"
     return redirect(f"/step-up?next={quote(own_path(wanted), safe='/')}", 303)
@@ -287,8 +290,14 @@ def _public_address(node: Node) -> str | None:
     public = urlsplit(node.config.public_url)
     if request.host.lower() == public.netloc.lower():
         return None
-    path = request.full_path.rstrip("?") if request.method == "GET" else request.path
-    return f"{node.config.public_url}{path}"
+    return f"{node.config.public_url}{_asked_for()}"
+
+
+def _asked_for() -> str:
+    """The path of this request as an address may carry it, and a GET's query."""
+    path = quote(request.path, safe="/:@!$&'()*+,;=~")
+    query = request.query_string.decode("latin-1") if request.method == "GET" else ""
+    return f"{path}?{query}" if query else path
 
 
 def _refuse_foreign(node: Node) -> None:
