@@ -264,6 +264,7 @@ async def _turn(db: Database, owner_id: int, agent: Chief) -> int:
     assert isinstance(draft_id, int)
     settle = chief.Settle(
         message_id=handover.message.id,
+        attempt=handover.message.attempts,
         turn_id=handover.turn_id,
         conversation_id=handover.conversation_id,
         ending=Complete(epoch=0),

@@ -1,6 +1,7 @@
 """The SQL of asks.
 
-Lock order: the account's row (a new ask), the message that muster asks about, then asks by id.
+Lock order: the account's row (a new ask), the message that muster asks about, then asks by id. What
+an agent asked comes before the agent's row: words to it answer what it has open.
 """
 
 # ruff: noqa: S608 - what is put into the statements is a constant of this module

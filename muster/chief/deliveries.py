@@ -218,6 +218,7 @@ class Deliveries:
         async def settle(end: TurnEnd, heard: Heard) -> None:
             command = operations.Settle(
                 message_id=message.id,
+                attempt=message.attempts,
                 turn_id=handover.turn_id,
                 conversation_id=handover.conversation_id,
                 ending=ending(end, handover.epoch),

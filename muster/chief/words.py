@@ -56,6 +56,8 @@ async def say(tx: Transaction, command: Say) -> int:
     if command.by is By.OWNER:
         # Before any row of the agent's: an answer to an ask comes to the agent by the same order.
         await attention.settle_by_chat(tx, command.agent_id, command.text)
+        # Then the agent, so that of two who write at once the second counts what the first said.
+        await agents.lock_live_agent(tx, command.agent_id)
     conversation = await turn_store.open_default(
         tx, command.agent_id, title=DEFAULT_TITLE, most=WAITING_MAX
     )

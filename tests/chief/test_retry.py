@@ -20,7 +20,7 @@ from muster.errors import NotFound, Refused
 from muster.messages import rules as message_rules
 from muster.messages.rules import State
 from muster.outcomes import HintKind
-from muster.principals import Muster, Owner, Plugin
+from muster.principals import Agent, Muster, Owner, Plugin
 from tests.support.barrier import collide
 from tests.support.builders import (
     begin,
@@ -197,6 +197,42 @@ async def test_it_goes_to_the_chief_of_now(db: SpiedDatabase, owner: Owner) -> N
     assert handover is not None
     assert (handover.message.agent_id, handover.message.attempts) == (chief.agent_id, 2)
     assert handover.message.retries == 1
+
+
+@pytest.mark.rule(227)
+async def test_a_turn_of_a_former_chief_ends_nothing_of_the_next(
+    db: SpiedDatabase, owner: Owner
+) -> None:
+    """A late end of the first turn leaves the second as it is, though both epochs are the same."""
+    plugin, former = await make_plugin(db, owner), await make_chief(db, owner)
+    muster = Muster(owner_id=owner.owner_id)
+    message = await make_message(db, plugin)
+
+    async def hand_over(agent: Agent) -> operations.Handover:
+        accept = Accept(agent_id=agent.agent_id, node="one")
+        epoch = await db.run(muster, accept_gateway, accept)
+        assert epoch == 1
+        command = operations.Begin(agent_id=agent.agent_id, epoch=epoch, message_id=message.id)
+        handover = await db.run(muster, operations.begin, command)
+        assert handover is not None
+        return handover
+
+    late = await hand_over(former)
+    await move_message(db, message.id, message_rules.Recover(), owner_id=owner.owner_id)
+    await db.run(owner, retire_agent, RetireAgent(name=former.name))
+    chief = await make_chief(db, owner)
+    await db.run(owner, retry_message, RetryMessage(message_id=message.id))
+    await hand_over(chief)
+    for ending in (message_rules.Complete(epoch=1), message_rules.PutBack(epoch=1)):
+        settle = operations.Settle(
+            message_id=message.id,
+            attempt=late.message.attempts,
+            turn_id=late.turn_id,
+            conversation_id=late.conversation_id,
+            ending=ending,
+        )
+        await db.run(muster, operations.settle_turn, settle)
+        assert (await get_message(db, owner, message.id)).state is State.DELIVERING
 
 
 async def test_two_clicks_are_one_retry(db: SpiedDatabase, owner: Owner) -> None:

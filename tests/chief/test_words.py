@@ -207,6 +207,7 @@ async def test_a_messages_turn_keeps_what_was_said(db: SpiedDatabase, owner: Own
         assert handover.message.attempts == attempt
         settle = operations.Settle(
             message_id=message.id,
+            attempt=attempt,
             turn_id=handover.turn_id,
             conversation_id=handover.conversation_id,
             ending=ending,
@@ -282,3 +283,15 @@ async def test_saying_and_beginning_stopped_anywhere_leave_no_half(
         assert db.pool.free == db.pool.size
 
     assert await cancel_at_every_step(operation, check) >= 4
+
+
+async def test_no_more_words_wait_than_may_when_many_are_said_at_once(
+    db: SpiedDatabase, owner: Owner
+) -> None:
+    """Of five that are said at once one finds the last place, and four are refused."""
+    chief = await make_chief(db, owner)
+    for number in range(WAITING_MAX - 1):
+        await speak(db, owner, chief, f"{number}")
+    command = Say(agent_id=chief.agent_id, text="hello", by=By.OWNER)
+    outcomes = await collide(db, *[(owner, partial(say, command=command))] * 5)
+    assert sum(isinstance(outcome, Refused) for outcome in outcomes) == 4, outcomes

@@ -58,10 +58,11 @@ class Settle:
     """Write down how the turn on a message ended, if that turn is still the one in hand.
 
     `ending` names the epoch that the turn was begun with (plugins: "Delivery to your chief"),
-    `turn_id` is the handover's, and `heard` what the chief said.
+    `attempt` and `turn_id` are the handover's, and `heard` what the chief said.
     """
 
     message_id: int
+    attempt: int
     turn_id: int
     conversation_id: int
     ending: Ending
@@ -115,9 +116,13 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
 
 
 async def settle_turn(tx: Transaction, command: Settle) -> None:
-    """Record the ending; a turn that was settled meanwhile (by a later epoch) changes nothing."""
+    """Record the ending; of a turn that was settled meanwhile (by a later epoch) nothing changes.
+
+    The epoch alone does not tell: after a retry the message may be with another chief, whose
+    connections are counted from one as well.
+    """
     message = await messages.lock_message(tx, command.message_id)
-    if message is None:
+    if message is None or message.attempts != command.attempt:
         return
     outcome = message_rules.decide(message, command.ending, tx.now)
     if not isinstance(outcome, Changed):
