@@ -89,7 +89,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="MUSTER_CLI_DECISIONS",
         default="1",
-        meaning="0 forbids approving and rejecting drafts by command line",
+        meaning="0 forbids deciding on drafts and asks by command line",
     ),
     Setting(
         name="MUSTER_URL",

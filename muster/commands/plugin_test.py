@@ -43,7 +43,7 @@ def test(
     *,
     as_json: bool,
 ) -> int:
-    r"""Run COMMAND, a plugin in any language, against a muster that misbehaves on purpose.
+    """Run COMMAND, a plugin in any language, against a muster that misbehaves on purpose.
 
     COMMAND reads messages from {inbox} (text files) or {maildir}, sends its replies into {outbox}
     and keeps what it must not forget in {state}; each of these is replaced by a folder. They stand
@@ -51,9 +51,9 @@ def test(
     MUSTER_PLUGIN_TOKEN say where the muster is. Exit 1 when the plugin breaks a row.
 
     \b
-        muster plugin test -- python plugin.py {inbox} {outbox} {state}
-        muster plugin test -- muster mail --maildir {maildir} --outbox {outbox} --state {state}
-    """
+      muster plugin test -- python plugin.py {inbox} {outbox} {state}
+      muster plugin test -- muster mail --maildir {maildir} --outbox {outbox} --state {state}
+    """  # noqa: D301 - click's mark for lines to leave as they are
     import trio
 
     from muster.clients.plugin_test.program import ROWS, run_rows

@@ -186,6 +186,13 @@ MOVES: Final[Mapping[tuple[State, type[Command]], State]] = {
 REPEATS: Final = frozenset({(State.DELIVERED, Complete), (State.UNCONFIRMED, Fail)})
 
 
+def _refusal(message: Message, command: Command) -> str:
+    said = f"Message {message.id} is {message.state.value}"
+    if isinstance(command, Retry):
+        return f"{said}; only an unconfirmed one is handed over again."
+    return f"{said}."
+
+
 def decide(message: Message, command: Command, now: datetime) -> Outcome:
     """Apply `command` to `message` as of `now` (plugins: "Delivery to your chief").
 
@@ -197,7 +204,7 @@ def decide(message: Message, command: Command, now: datetime) -> Outcome:
     target = MOVES.get(move)
     if target is None and move not in REPEATS:
         return Refused(
-            f"Message {message.id} is {message.state.value}.",
+            _refusal(message, command),
             code="message_state",
             facts={"message_id": message.id, "state": message.state.value},
         )

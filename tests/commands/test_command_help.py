@@ -102,3 +102,10 @@ def test_every_command_and_option_explains_itself() -> None:
             if isinstance(option, click.Option) and not option.help
         ]
     assert not silent
+
+
+def test_no_help_shows_a_mark_of_its_own_writing() -> None:
+    """What marks lines to be left as they are is taken away by click, and not printed."""
+    for path, command in each_command(cli):
+        with click.Context(command, info_name=path) as context:
+            assert "\\b" not in command.get_help(context), path

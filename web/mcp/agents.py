@@ -6,6 +6,7 @@ sends anything before its result. A plain list or call takes the short road (web
 everything else the library's; what the tools answer is the same on both (web/mcp/tools.py).
 """
 
+import importlib.metadata
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -108,7 +109,10 @@ async def open_agent_door(node: Node) -> AsyncIterator[AgentDoor]:
             raise MCPError(types.INTERNAL_ERROR, broke.sentence) from broke
         return types.CallToolResult.model_validate(members)
 
-    server: Server[Any] = Server("muster", on_list_tools=listing, on_call_tool=calling)
+    version = importlib.metadata.version("muster-server")
+    server: Server[Any] = Server(
+        "muster", version=version, on_list_tools=listing, on_call_tool=calling
+    )
     manager = StreamableHTTPSessionManager(server, stateless=True, json_response=True)
     async with manager.run():
         yield AgentDoor(node, manager)

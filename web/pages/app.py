@@ -95,7 +95,10 @@ async def _refuse_http(error: HTTPException) -> Response:
     more = [(b"allow", ", ".join(sorted(allowed)).encode())] if allowed else []
     if request.accept_mimetypes.accept_html and "text/html" in request.headers.get("accept", ""):
         page = await visits.show(
-            "refusal.html", status, sentence=f"{status.phrase}: there is no such page.", code=""
+            "refusal.html",
+            status,
+            sentence="There is no such page.",
+            code="not_found" if status is HTTPStatus.NOT_FOUND else "",
         )
         page.headers.extend([(name.decode(), value.decode()) for name, value in more])
         return page

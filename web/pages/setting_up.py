@@ -18,13 +18,19 @@ from web.pages.visits import Guest, for_guests, show
 SETTING_UP: Final = Blueprint("setting_up", __name__)
 
 
+@SETTING_UP.context_processor
+def _zones() -> dict[str, object]:
+    """What the form offers, when it is shown again with a refusal too."""
+    return {"zones": time_zones()}
+
+
 @for_guests(SETTING_UP, "GET", "/setup", refused="setup_gone.html")
 async def look_at_setup(guest: Guest) -> ResponseReturnValue:
     """The form, while the link is good."""
     link = guest.args.get("link", "")
     found = await guest.node.db.run(System(), get_link, link)
     sent = {"link": link, "for": found.name or ""}
-    return await show("setup.html", sent=sent, zones=time_zones())
+    return await show("setup.html", sent=sent)
 
 
 @for_guests(SETTING_UP, "POST", "/setup", refused="setup.html")

@@ -101,7 +101,7 @@ class ScriptBackend(Backend):
         """Carry the rule out; a reply that muster refuses is told, not tried again."""
         message, rule = self._find(turn)
         if message is None:
-            return "There is no message in this turn."
+            return "I follow a script of rules for messages, and cannot talk."
         if rule is None:
             return f"No rule is for message {message.message_id}."
         await turn.say(f"Rule {rule.number} is for message {message.message_id}.\n")

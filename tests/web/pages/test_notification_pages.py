@@ -91,7 +91,7 @@ async def test_the_secret_of_a_webhook_is_shown_once(settings: Settings) -> None
     url = f"{settings.desk.service.url}/hook"
     answer = await settings.visiting.post("/settings/notifications/webhook", name="Bell", url=url)
     assert answer.status_code == 200
-    secret = re.search(r'id="secret" class="mono" value="([^"]+)"', answer.text)
+    secret = re.search(r'id="secret" class="token">([^<]+)<', answer.text)
     assert secret is not None
     shown = await settings.page()
     assert "Bell" in shown
