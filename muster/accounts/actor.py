@@ -35,6 +35,7 @@ from muster.accounts.operations.signing import (
     step_up,
     wrong,
 )
+from muster.accounts.operations.stepup import after_step_up
 from muster.accounts.passkeys import (
     Site,
     check_creation,
@@ -189,11 +190,20 @@ async def ask_for_passkey(
     return _creation(site_of(public_url), ceremony, handle=handle, name=visitor.name, known=known)
 
 
-async def change_password(db: Database, visitor: Visitor, *, password: str) -> int:
-    """Hash and set a new password, and end the other sessions; how many there were."""
+async def change_password(
+    db: Database, visitor: Visitor, *, password: str, window_seconds: int
+) -> int:
+    """Hash and set a new password, and end the other sessions; how many there were.
+
+    Raises StepUpNeeded when the visitor's session is none that lives and is fresh, also when it
+    ended while the password was hashed.
+    """
     password_hash = await hash_password(password)
     command = SetPassword(password_hash=password_hash, session_id=visitor.session_id)
-    return await db.run(_owner(visitor.owner_id), set_password, command)
+    guarded = after_step_up(
+        set_password, session_id=visitor.session_id, window_seconds=window_seconds
+    )
+    return await db.run(_owner(visitor.owner_id), guarded, command)
 
 
 def _creation(
@@ -292,12 +302,19 @@ async def take_new_passkey(
     answer: str,
     cookie: str,
     name: str,
+    window_seconds: int,
 ) -> Passkey:
-    """Add a passkey that the visitor's browser made; Invalid for what is wrong with it."""
+    """Add a passkey that the visitor's browser made; Invalid for what is wrong with it.
+
+    Raises StepUpNeeded as `change_password` does.
+    """
     check_passkey_name(name)
     owner = _owner(visitor.owner_id)
     challenge = await db.run(owner, take_challenge, cookie)
     command = AddPasskey(
         name=name, site=site_of(public_url), challenge=challenge, answer=answer
     )
-    return await db.run(owner, add_passkey, command)
+    guarded = after_step_up(
+        add_passkey, session_id=visitor.session_id, window_seconds=window_seconds
+    )
+    return await db.run(owner, guarded, command)

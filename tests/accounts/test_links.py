@@ -172,6 +172,23 @@ async def test_a_disabled_account_has_no_link(db: SpiedDatabase, ada: Person) ->
         await set_up(db, form(link))
 
 
+async def test_an_account_that_is_disabled_meanwhile_takes_no_link(
+    db: SpiedDatabase, ada: Person
+) -> None:
+    """Nobody gets in by a link that was looked at before the account was disabled."""
+    command = links.SetUp(
+        link=await link_for(db, ada.owner),
+        password_hash="hash",
+        passkey=None,
+        passkey_name="",
+        time_zone="UTC",
+        browser=BROWSER,
+    )
+    await disable(db, ada.owner)
+    with pytest.raises(NotFound):
+        await db.run(ada.owner, links.take_link, command)
+
+
 async def test_two_uses_of_one_link(db: SpiedDatabase, ada: Person) -> None:
     """Of two who use one link at once, one gets in and one is told that it is used."""
     link = await link_for(db, ada.owner)

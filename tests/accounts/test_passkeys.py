@@ -60,6 +60,7 @@ class Desk:
             answer=answer,
             cookie=question.cookie,
             name="laptop",
+            window_seconds=12 * 60 * 60,
         )
 
     async def ask(self) -> tuple[dict[str, Any], str]:

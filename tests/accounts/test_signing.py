@@ -10,7 +10,12 @@ import trio
 from muster.accounts import actor as accounts
 from muster.accounts import passwords
 from muster.accounts.operations.attempts import BeginAttempt, begin_attempt
-from muster.accounts.operations.sessions import Visitor, knock_session, list_sessions
+from muster.accounts.operations.sessions import (
+    Visitor,
+    knock_session,
+    list_sessions,
+    sign_out_everywhere,
+)
 from muster.accounts.operations.signing import read_hash
 from muster.accounts.operations.stepup import (
     StepUpNeeded,
@@ -156,7 +161,9 @@ async def test_a_password_that_was_changed_meanwhile(
 
     async def slow(password_hash: str | None, text: str) -> passwords.Verdict:
         verdict = await verify(password_hash, text)
-        await accounts.change_password(db, visitor, password="another password")
+        await accounts.change_password(
+            db, visitor, password="another password", window_seconds=WINDOW_SECONDS
+        )
         return verdict
 
     monkeypatch.setattr(accounts, "verify_password", slow)
@@ -321,7 +328,10 @@ async def test_a_new_password_ends_other_sessions(db: SpiedDatabase, ada: Person
     """Changing the password keeps this session and ends the others, whose streams are told."""
     visitor, other = await enter(db, ada), await open_for(db, ada)
     db.touched.clear()
-    assert await accounts.change_password(db, visitor, password="a new password") == 1
+    changed = await accounts.change_password(
+        db, visitor, password="a new password", window_seconds=WINDOW_SECONDS
+    )
+    assert changed == 1
     assert [(hint.kind, hint.id) for hint in db.touched] == [
         (HintKind.SESSION_CHANGED, other.session_id)
     ]
@@ -330,3 +340,21 @@ async def test_a_new_password_ends_other_sessions(db: SpiedDatabase, ada: Person
     with pytest.raises(Unauthorized):
         await enter(db, ada)
     await enter(db, ada, "a new password")
+
+
+async def test_a_session_that_ends_meanwhile_changes_no_password(
+    db: SpiedDatabase, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signing out everywhere while a new password is being hashed comes before it."""
+    visitor = await enter(db, ada)
+
+    async def hash_slowly(password: str) -> str:
+        await db.run(ada.owner, sign_out_everywhere, None)
+        return await passwords.hash_password(password)
+
+    monkeypatch.setattr(accounts, "hash_password", hash_slowly)
+    with pytest.raises(StepUpNeeded):
+        await accounts.change_password(
+            db, visitor, password="a new password", window_seconds=WINDOW_SECONDS
+        )
+    await enter(db, ada)

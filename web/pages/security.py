@@ -57,6 +57,7 @@ async def add_passkey(visit: Visit) -> ResponseReturnValue:
         answer=visit.form.get("passkey", ""),
         cookie=ceremony_of(visit.node),
         name=visit.form.get("name", "").strip(),
+        window_seconds=visit.node.config.stepup_window_seconds,
     )
     return go_to("/settings#passkeys")
 
@@ -74,7 +75,10 @@ async def change_password(visit: Visit) -> ResponseReturnValue:
     """Set a password; all other sessions end."""
     await visit.node.db.run(visit.owner, visit.risky(confirm_fresh), None)
     await accounts.change_password(
-        visit.node.db, visit.visitor, password=visit.form.get("password", "")
+        visit.node.db,
+        visit.visitor,
+        password=visit.form.get("password", ""),
+        window_seconds=visit.node.config.stepup_window_seconds,
     )
     return go_to("/settings#password")
 

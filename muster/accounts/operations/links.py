@@ -142,7 +142,8 @@ async def take_link(tx: Transaction, command: SetUp) -> Opened:
 
     Raises NotFound for a link that is gone, Invalid for a shape.
     """
-    await lock_account(tx)
+    if (await lock_account(tx)).disabled_at is not None:
+        raise link_gone()  # since somebody looked at the link
     await _use(tx, command, of_owner=tx.owner_id)
     if command.password_hash is not None:
         await save_password(tx, command.password_hash)
