@@ -53,6 +53,11 @@ async def live(node: Node, scope: Scope, receive: Receive, send: Send) -> None:
     if node.draining:
         await send_error(send, 503, "unavailable", "The server is stopping.")
         return
+    if node.live.is_full(visitor.owner_id):
+        sentence = "There are too many open pages; close some."
+        retry = [(b"retry-after", b"30")]
+        await send_error(send, 429, "too_many", sentence, headers=retry)
+        return
     await receive()
     with node.live.listening(visitor.owner_id, visitor.session_id) as listener:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})

@@ -20,6 +20,7 @@ import trio
 
 EVENTS_MAX: Final = 2000
 WAITING_MAX: Final = 200
+STREAMS_MAX: Final = 100  # of an owner; a tab that nobody sees has none
 RESYNC: Final = "resync"
 
 
@@ -145,6 +146,11 @@ class Live:
     def listens(self, owner_id: int) -> bool:
         """Whether the owner has a page open here."""
         return any(listener.owner_id == owner_id for listener in self._listeners)
+
+    def is_full(self, owner_id: int) -> bool:
+        """Whether the owner has as many streams open here as there may be."""
+        mine = sum(listener.owner_id == owner_id for listener in self._listeners)
+        return mine >= STREAMS_MAX
 
     def end_sessions(self, owner_id: int, session_id: int | None = None) -> None:
         """End the streams of one session, or of all of an owner's; a page that may reconnects."""
