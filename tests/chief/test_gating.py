@@ -7,6 +7,8 @@ import attrs
 import pytest
 
 from actors.testing import cancel_at_every_step
+from muster.agents.operations import add_agent
+from muster.agents.rules import AddAgent
 from muster.chief.gating import (
     GATED_ACTION,
     GATED_PER_DAY_MAX,
@@ -215,6 +217,10 @@ async def test_each_chief_has_a_day_of_its_own(desk: ReplyDesk) -> None:
     await reserve(stranger)
     with pytest.raises(TooMany):
         await reserve(desk)
+    add = AddAgent(name="next", chief=True, replace=True)
+    row, _ = await desk.db.run(desk.owner, add_agent, add)
+    successor = Agent(owner_id=row.owner_id, agent_id=row.id, name=row.name, credential_id=0)
+    await reserve(desk, by=successor)
 
 
 @pytest.mark.rule(247)

@@ -208,7 +208,7 @@ async def test_a_superseded_draft_is_shown_as_it_is_now(owner_desk: OpenOwnerDes
 async def test_a_card_warns_of_an_earlier_reply(
     owner_desk: OpenOwnerDesk, db: SpiedDatabase
 ) -> None:
-    """While an earlier reply is unconfirmed, lapsed by the clock too, the sender may get both."""
+    """While an earlier reply is unconfirmed, by the clock too, a pending card warns of both."""
     async with owner_desk() as at:
         old = await at.draft("The first.")
         message = await message_of(at, old.message_id)
@@ -219,8 +219,12 @@ async def test_a_card_warns_of_an_earlier_reply(
         page = await at.page(f"/drafts/{new.id}")
         assert "The sender may get both." in page
         assert f'<a href="/drafts/{old.id}">' in page
-        await at.report(old, ok=False)
+        await at.decide(new, "reject")
         assert "The sender may get both." not in await at.page(f"/drafts/{new.id}")
+        newer = await make_draft(at.db, at.chief, message, body="The third.")
+        assert "The sender may get both." in await at.page(f"/drafts/{newer.id}")
+        await at.report(old, ok=False)
+        assert "The sender may get both." not in await at.page(f"/drafts/{newer.id}")
 
 
 @pytest.mark.rule(6)
