@@ -55,6 +55,9 @@ class Dialler:
             return Unanswered(reason="nobody could be reached there")
         except httpx2.TimeoutException:
             return Unanswered(reason=_TOO_SLOW)
+        except UnicodeError:
+            # A host with an empty or long label: the resolver does not even ask for it.
+            return Unanswered(reason="there is no such host")
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError):
             return Unanswered(reason="the connection broke before it answered")
 

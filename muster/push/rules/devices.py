@@ -25,8 +25,12 @@ from muster.push.rules.words import CHOICES, Kind
 DEVICES_MAX: Final = 20
 URL_BYTES_MAX: Final = 1000
 NAME_CHARACTERS_MAX: Final = 80
+HOST_CHARACTERS_MAX: Final = 254
 TOKEN_CHARACTERS_MAX: Final = 400
 _TOPIC: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_AUTHORITY: Final = re.compile(
+    r"(\[[0-9a-f:.]+\]|[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?)(:[0-9]*)?"
+)
 _PRINTED: Final = re.compile(r"[!-~]+")
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 
@@ -183,11 +187,26 @@ def check_url(text: str) -> str:
         raise Invalid("An address begins with https:// and a host.", field="url")
     if "@" in parts.netloc:
         raise Invalid("An address may not hold a name or a password.", field="url")
+    if not _is_host(host, parts.netloc):
+        raise Invalid("There can be no such host.", field="url")
     if parts.fragment:
         raise Invalid("An address ends before its #.", field="url")
     if parts.scheme == "http" and not is_loopback(host):
         raise Invalid("Beyond this machine muster pushes over https:// alone.", field="url")
     return text
+
+
+def _is_host(host: str, authority: str) -> bool:
+    """Whether this can be a host: a name that a resolver may be asked for, or an address."""
+    if len(host) > HOST_CHARACTERS_MAX or _AUTHORITY.fullmatch(authority.lower()) is None:
+        return False
+    if not authority.startswith("["):
+        return True
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:
