@@ -44,7 +44,7 @@ class MessageBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     received_at: Annotated[str, _told("RFC 3339, with a zone.")] | UnsetType = UNSET
     no_reply: Annotated[bool, _told("Nobody can answer this message.")] = False
     sender_verified: Annotated[
-        bool, _told("The plugin itself proved that `sender` sent this message.")
+        bool, _told("The plugin itself proved that the sender sent this message.")
     ] = False
     thread: (
         Annotated[

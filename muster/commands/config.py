@@ -92,6 +92,8 @@ def check(*, as_json: bool) -> None:
 
 
 def _values(config: "Config") -> dict[str, str]:
+    from muster.config import duration
+
     host = f"[{config.bind_host}]" if ":" in config.bind_host else config.bind_host
     return {
         "MUSTER_BIND": f"{host}:{config.bind_port}",
@@ -101,9 +103,9 @@ def _values(config: "Config") -> dict[str, str]:
         "MUSTER_LOG": config.log_level,
         "MUSTER_FLOW_AGENT_DENY_WORDS": ",".join(sorted(config.deny_words)),
         "MUSTER_PLUGIN_TASK_NAMESPACES": ",".join(sorted(config.task_namespaces)) or "none",
-        "MUSTER_TURN_DEADLINE": f"{config.turn_deadline_seconds}s",
-        "MUSTER_DRAIN": f"{config.drain_seconds}s",
-        "MUSTER_STEPUP_WINDOW": f"{config.stepup_window_seconds}s",
+        "MUSTER_TURN_DEADLINE": duration(config.turn_deadline_seconds),
+        "MUSTER_DRAIN": duration(config.drain_seconds),
+        "MUSTER_STEPUP_WINDOW": duration(config.stepup_window_seconds),
         "MUSTER_HOOK_OWNER": config.hook_owner or "none",
         "MUSTER_CLI_DECISIONS": str(int(config.cli_decisions)),
     }

@@ -171,6 +171,7 @@ def test_settings_are_shown_without_secrets(program: Program) -> None:
     rows = {row["name"]: row for row in ended.document}
     assert (rows["MUSTER_LOG"]["value"], rows["MUSTER_LOG"]["source"]) == ("debug", "environment")
     assert rows["MUSTER_BIND"]["source"] == "default"
+    assert rows["MUSTER_STEPUP_WINDOW"]["value"] == "12h"
     assert rows["MUSTER_DATABASE_URL"]["value"] == "(set)"
     assert rows["MUSTER_AGENT_TOKEN"]["value"] is None
     plain = program.call("config", "show", **settings)
