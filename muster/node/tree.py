@@ -47,8 +47,11 @@ def tree_spec(
     heartbeat: Heartbeat,
 ) -> SupervisorSpec:
     """Lay out the tree. `database` are the children that speak to PostgreSQL itself, in order."""
+    # A row that one of them always stumbles over must not end the server: every read sees by itself
+    # what is due.
     clock = SupervisorSpec(
         name="sweeps",
+        intensity=PATIENT,
         children=[
             _sweep("leases", lambda: sweeps.lapse_leases(db), LEASE_SECONDS),
             _sweep("expiries", lambda: sweeps.expire_drafts(db), EXPIRY_SECONDS),

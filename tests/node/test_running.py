@@ -11,6 +11,7 @@ from muster.drafts.rules import Approve, State
 from muster.messages import rules
 from muster.node import sweeps
 from muster.outcomes import Hint, HintKind
+from muster.pg.database import Database
 from muster.pg.listener import notify
 from muster.pg.query import Query
 from muster.principals import Agent, Owner
@@ -182,3 +183,24 @@ async def test_hints_reach_other_servers_only_while_there_are_some(
             assert first.node.outgoings.take() == [hint]
         await first.node.heartbeat.beat()
         assert first.node.heartbeat.alone
+
+
+async def test_a_sweep_that_always_fails_ends_nobody(
+    desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep that stumbles each time is begun anew each time, and the doors stay open."""
+    begun = 0
+    often = trio.Event()
+
+    async def stumble(_db: Database) -> None:
+        nonlocal begun
+        begun += 1
+        if begun > 7:
+            often.set()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(sweeps, "lapse_leases", stumble)
+    async with desk() as at, at.server.client(at.plugin_token) as client:
+        with trio.fail_after(40):
+            await often.wait()
+        assert (await client.post("/plugin/v1/drafts/claim")).status_code == 204
