@@ -204,3 +204,6 @@ async def test_a_sweep_that_always_fails_ends_nobody(
         with trio.fail_after(40):
             await often.wait()
         assert (await client.post("/plugin/v1/drafts/claim")).status_code == 204
+        events = {report.event for report in at.server.node.log.recent()}
+    assert Event.CRASHED in events
+    assert Event.GAVE_UP not in events
