@@ -22,6 +22,7 @@ DOVECOT = Path("/usr/sbin/dovecot")
 MAIL_USER = "nobody"
 START_SECONDS = 20.0
 POLL_SECONDS = 0.02
+GONE_SECONDS = 10.0
 CONFIG = """
 base_dir = {folder}/run
 state_dir = {folder}/state
@@ -112,6 +113,11 @@ class Dovecot:
                 continue
         with trio.CancelScope(shield=True):
             await process.wait()
+            # A worker on its way out still holds its socket, and the next life would take that for
+            # a dovecot that runs.
+            with trio.fail_after(GONE_SECONDS):
+                while any(map(_runs, children)):  # noqa: ASYNC110 - other programs' ends
+                    await trio.sleep(POLL_SECONDS)
 
     async def _greets(self) -> bool:
         assert self.process is not None, "it was started"
@@ -192,3 +198,12 @@ def _descendants(pid: int) -> list[int]:
         # It ended meanwhile.
         return []
     return [each for child in map(int, listed) for each in (child, *_descendants(child))]
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there and not merely waited for."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
