@@ -28,7 +28,7 @@ from muster.agents.gateway import UNPROVEN, Ended, Gateway, Turn, TurnEnd
 from muster.chief import operations, words
 from muster.chief.answers import LiveAnswer, Tell, tell_nobody
 from muster.chief.fence import FencedMessage, RetryNote, render
-from muster.chief.turns import Complete, Fail, Heard, PutBack
+from muster.chief.turns import Heard
 from muster.errors import Unavailable
 from muster.messages import rules as message_rules
 from muster.pg.database import Database
@@ -40,7 +40,7 @@ SETTLE_PAUSE_SECONDS = 0.2
 
 
 def ending(end: TurnEnd, epoch: int) -> operations.Ending:
-    """What is written down for each way in which a message's turn ends."""
+    """What is written down for each way in which a turn ends, a message's or one of words."""
     match end.ended:
         case Ended.COMPLETED:
             return message_rules.Complete(epoch=epoch, usage=end.usage)
@@ -48,19 +48,6 @@ def ending(end: TurnEnd, epoch: int) -> operations.Ending:
             return message_rules.Fail(epoch=epoch, usage=end.usage)
         case Ended.NOT_HANDED_OVER:
             return message_rules.PutBack(epoch=epoch)
-        case _:
-            assert_never(end.ended)
-
-
-def words_ending(end: TurnEnd, epoch: int) -> Complete | Fail | PutBack:
-    """What is written down for each way in which a turn of words ends."""
-    match end.ended:
-        case Ended.COMPLETED:
-            return Complete(epoch=epoch, usage=end.usage)
-        case Ended.UNPROVEN:
-            return Fail(epoch=epoch, usage=end.usage)
-        case Ended.NOT_HANDED_OVER:
-            return PutBack(epoch=epoch)
         case _:
             assert_never(end.ended)
 
@@ -244,7 +231,7 @@ class Deliveries:
 
         async def settle(end: TurnEnd, heard: Heard) -> None:
             command = words.SettleWords(
-                turn_id=turn.id, ending=words_ending(end, spoken.epoch), heard=heard
+                turn_id=turn.id, ending=ending(end, spoken.epoch), heard=heard
             )
             await self._db.run(self._principal, words.settle_words, command)
 

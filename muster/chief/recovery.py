@@ -1,7 +1,7 @@
 """Settling what a stop left in the middle of a turn (plugins: "Delivery to your chief")."""
 
 from muster.chief import turn_store
-from muster.chief.turns import Recover, Turn, decide
+from muster.chief.turns import Turn, decide
 from muster.messages import operations as messages
 from muster.messages import rules as message_rules
 from muster.outcomes import Changed
@@ -27,6 +27,6 @@ async def recover_left_words(tx: Transaction, agent_id: int) -> None:
 
 async def _recover(tx: Transaction, left: Turn | None) -> None:
     if left is not None:
-        outcome = decide(left, Recover(), tx.now)
+        outcome = decide(left, message_rules.Recover(), tx.now)
         assert isinstance(outcome, Changed), outcome
         await turn_store.save(tx, outcome)

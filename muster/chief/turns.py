@@ -35,9 +35,9 @@ from typing import Final, assert_never
 import attrs
 
 from muster.errors import Invalid, Refused
+from muster.messages.rules import Complete, Fail, PutBack, Recover
 from muster.names import count_bytes
 from muster.outcomes import Changed, Fact, Hint, HintKind, Unchanged
-from muster.token_use import TokenUse
 
 WORDS_BYTES_MAX: Final = 16 * 1024
 WAITING_MAX: Final = 50
@@ -95,34 +95,7 @@ class Begin:
     epoch: int
 
 
-@attrs.frozen(kw_only=True)
-class Complete:
-    """The turn completed."""
-
-    epoch: int
-    usage: TokenUse | None = None
-
-
-@attrs.frozen(kw_only=True)
-class Fail:
-    """The turn failed after the text may have reached the agent; it took tokens as well."""
-
-    epoch: int
-    usage: TokenUse | None = None
-
-
-@attrs.frozen(kw_only=True)
-class PutBack:
-    """Nothing was sent: the agent was gone or busy. Leaves no audit row."""
-
-    epoch: int
-
-
-@attrs.frozen(kw_only=True)
-class Recover:
-    """The turn was cut off by a stop and nobody answers for it."""
-
-
+# How a turn ends is the same whatever was said in it; words leave `conversation.delivered`.
 Command = Begin | Complete | Fail | PutBack | Recover
 Outcome = Changed[Turn] | Unchanged[Turn] | Refused
 

@@ -11,20 +11,9 @@ from muster.agents import operations as agents
 from muster.attention import operations as attention
 from muster.chief import turn_store
 from muster.chief.recovery import recover_left, recover_left_words
-from muster.chief.turns import (
-    WAITING_MAX,
-    Begin,
-    By,
-    Complete,
-    Fail,
-    Heard,
-    PutBack,
-    Turn,
-    check,
-    decide,
-    said,
-)
+from muster.chief.turns import WAITING_MAX, Begin, By, Heard, Turn, check, decide, said
 from muster.errors import NotFound, Refused
+from muster.messages.rules import Complete, Fail, PutBack
 from muster.outcomes import Changed, Hint, HintKind
 from muster.pg.database import Transaction
 

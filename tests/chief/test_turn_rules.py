@@ -9,22 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from muster.chief.turns import (
-    WORDS_BYTES_MAX,
-    Begin,
-    By,
-    Command,
-    Complete,
-    Fail,
-    PutBack,
-    Recover,
-    State,
-    Turn,
-    check,
-    decide,
-    said,
-)
+from muster.chief.turns import WORDS_BYTES_MAX, Begin, By, Command, State, Turn, check, decide, said
 from muster.errors import Invalid, Refused
+from muster.messages.rules import Complete, Fail, PutBack, Recover
 from muster.outcomes import Changed, Hint, HintKind, Unchanged
 from muster.token_use import TokenUse
 

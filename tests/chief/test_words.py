@@ -9,10 +9,11 @@ from muster.agents.operations import retire_agent
 from muster.agents.rules import RetireAgent
 from muster.chief import operations, words
 from muster.chief.operations.conversations import look_at_chief
-from muster.chief.turns import WAITING_MAX, By, Complete, Heard, PutBack, State
+from muster.chief.turns import WAITING_MAX, By, Heard, State
 from muster.chief.words import BeginWords, Say, begin_words, say
 from muster.errors import MusterError, NotFound, Refused
 from muster.messages import rules as message_rules
+from muster.messages.rules import Complete, PutBack
 from muster.messages.rules import State as MessageState
 from muster.outcomes import HintKind
 from muster.pg.database import Transaction

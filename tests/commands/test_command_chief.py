@@ -7,7 +7,7 @@ import attrs
 import pytest
 import trio
 
-from muster.chief.turns import Complete
+from muster.messages.rules import Complete
 from muster.pg.database import Database, open_database
 from muster.principals import Agent, Owner
 from tests.support.builders import make_chief

@@ -8,8 +8,9 @@ from muster.chief.operations.conversations import (
     look_at_chief,
     look_at_conversation,
 )
-from muster.chief.turns import By, Complete, Fail, Heard, PutBack
+from muster.chief.turns import By, Heard
 from muster.chief.words import BeginWords, Say, SettleWords, Spoken, begin_words, say, settle_words
+from muster.messages.rules import Complete, Fail, PutBack
 from muster.pg.database import Database
 from muster.principals import Agent, Muster, Owner
 

@@ -20,11 +20,12 @@ from muster.chief import operations, words
 from muster.chief.operations import asks, retry, unrouted
 from muster.chief.tools import find_tool
 from muster.chief.tools.tool import Call
-from muster.chief.turns import By, Complete, Fail, PutBack
+from muster.chief.turns import By
 from muster.drafts import operations as drafts
 from muster.errors import MusterError, OutcomeUnknown, Unavailable
 from muster.messages import operations as messages
 from muster.messages import rules as message_rules
+from muster.messages.rules import Complete, Fail, PutBack
 from muster.pg.database import Transaction
 from muster.principals import Agent, Muster, Owner, Plugin, Principal
 from muster.push import operations as push
