@@ -90,6 +90,7 @@ SLUGS: Final = (
     Slug("task_exists", 409, "The chief filed a task because of this message already."),
     Slug("task_merged", 409, "The task was merged into another one."),
     Slug("test_waits", 409, "A test is on its way to this device."),
+    Slug("tokens_full", 409, "The agent has as many live tokens as it may have."),
     Slug("too_many", 429, "An allowance is used up.", later=True),
     Slug("too_many_asks", 409, "So many asks await the owner; that is all there may be."),
     Slug("too_many_attempts", 429, "There were too many attempts to sign in.", later=True),

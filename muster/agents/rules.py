@@ -9,7 +9,8 @@ handed by: what an older socket says late changes nothing. A release by an older
 kind of late word, so it is passed over and no error.
 
 Races: adding, moving and retiring lock the owner's account row first, so that two chiefs can't be
-made at once; a unique index stands behind it.
+made at once; a unique index stands behind it. Its tokens change under that lock too, so that two
+can't pass TOKENS_MAX together.
 """
 
 from datetime import datetime
@@ -18,6 +19,8 @@ import attrs
 
 from muster.names import check_name
 from muster.outcomes import Changed, Fact, Hint, HintKind
+
+TOKENS_MAX = 10  # of one agent, live at the same time
 
 
 @attrs.frozen(kw_only=True)
@@ -72,6 +75,21 @@ class RetireAgent:
     """End a live agent; audit action `agent.retired`."""
 
     name: str
+
+
+@attrs.frozen(kw_only=True)
+class AddToken:
+    """Make a live agent another token, beside those it has; audit action `agent.token_added`."""
+
+    name: str
+
+
+@attrs.frozen(kw_only=True)
+class RevokeToken:
+    """End one token of a live agent, and a connection by it; audit `agent.token_revoked`."""
+
+    name: str
+    token_id: int
 
 
 @attrs.frozen(kw_only=True)

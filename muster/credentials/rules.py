@@ -70,6 +70,33 @@ class Revoke:
 
 
 @attrs.frozen(kw_only=True)
+class RevokeOne:
+    """End one token of a holder, and leave it its others."""
+
+    kind: CredentialKind
+    holder_id: int
+    credential_id: int
+
+
+@attrs.frozen(kw_only=True)
+class ListLive:
+    """List the tokens of a kind that are not revoked, by holder and then the oldest first."""
+
+    kind: CredentialKind
+    limit: int = 1000
+
+
+@attrs.frozen(kw_only=True)
+class LiveToken:
+    """A holder's token that opens its door, without its secret."""
+
+    id: int
+    holder_id: int
+    created_at: datetime
+    last_seen_at: datetime | None
+
+
+@attrs.frozen(kw_only=True)
 class NoteSeen:
     """These credentials of one owner's were used just now."""
 

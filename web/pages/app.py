@@ -10,6 +10,7 @@ from werkzeug.exceptions import HTTPException
 from muster.node.node import Node
 from web.openapi import Json
 from web.pages import visits, words
+from web.pages.agents import AGENTS
 from web.pages.attention import ATTENTION
 from web.pages.audit import AUDIT
 from web.pages.chief import CHIEF
@@ -43,6 +44,7 @@ PAGES = (
     AUDIT,
     SETTINGS,
     SECURITY,
+    AGENTS,
     NOTIFICATIONS,
 )
 SECURITY_HEADERS = {

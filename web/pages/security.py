@@ -1,4 +1,4 @@
-"""The forms of `/settings` about ways in: passkeys, the password, sessions, tokens, agents.
+"""The forms of `/settings` about ways in: passkeys, the password, sessions, tokens.
 
 Each leads back to its section. A new token is shown once, by the answer to its form.
 """
@@ -18,8 +18,6 @@ from muster.accounts.operations.sessions import (
 from muster.accounts.operations.signing import set_time_zone
 from muster.accounts.operations.stepup import confirm_fresh
 from muster.accounts.rules.signing import check_time_zone
-from muster.agents.operations import retire_agent
-from muster.agents.rules import RetireAgent
 from muster.credentials.operations.personal import add_personal, revoke_personal
 from muster.credentials.rules import AddPersonal, RevokePersonal, Scope
 from muster.errors import Invalid
@@ -124,13 +122,6 @@ async def revoke_token(visit: Visit, name: str) -> ResponseReturnValue:
     """End a personal token."""
     await visit.node.db.run(visit.owner, revoke_personal, RevokePersonal(name=name))
     return go_to("/settings#tokens")
-
-
-@signed_in(SECURITY, "POST", "/settings/agents/<name>/retire")
-async def retire(visit: Visit, name: str) -> ResponseReturnValue:
-    """End an agent and its token."""
-    await visit.node.db.run(visit.owner, retire_agent, RetireAgent(name=name))
-    return go_to("/settings#agents")
 
 
 @signed_in(SECURITY, "POST", "/settings/time-zone")

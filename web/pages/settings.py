@@ -15,10 +15,9 @@ from quart.typing import ResponseReturnValue
 from muster.accounts.operations.passkeys import count_ways, list_passkeys
 from muster.accounts.operations.sessions import list_sessions
 from muster.accounts.rules.signing import time_zones
-from muster.agents.operations import list_agents
-from muster.agents.rules import ListAgents
 from muster.credentials.operations.personal import list_personal
 from muster.credentials.rules import ListPersonal
+from web.pages.agents import load_agents
 from web.pages.notifications import load_notifications
 from web.pages.visits import Visit, show, signed_in
 
@@ -58,11 +57,6 @@ async def load_tokens(visit: Visit) -> Mapping[str, object]:
     return {"tokens": tokens, "now": visit.visitor.looked_at}
 
 
-async def load_agents(visit: Visit) -> Mapping[str, object]:
-    """The live agents, each with when its token was last used."""
-    return {"agents": await visit.node.db.run(visit.owner, list_agents, ListAgents())}
-
-
 async def load_time_zone(_visit: Visit) -> Mapping[str, object]:
     """The zones to choose from."""
     return {"zones": time_zones()}
@@ -92,7 +86,9 @@ SECTIONS: Final = (
         template="settings/notifications.html",
         load=load_notifications,
     ),
-    Section(name="agents", title="Agents", template="settings/agents.html", load=load_agents),
+    Section(
+        name="agents", title="Agents' tokens", template="settings/agents.html", load=load_agents
+    ),
     Section(
         name="time-zone", title="Time zone", template="settings/time_zone.html", load=load_time_zone
     ),

@@ -3,7 +3,17 @@
 A person's own tokens have a holder in this room; their verbs stand in `personal`.
 """
 
-from muster.credentials.rules import Issue, Issued, Knock, Known, NoteSeen, Revoke
+from muster.credentials.rules import (
+    Issue,
+    Issued,
+    Knock,
+    Known,
+    ListLive,
+    LiveToken,
+    NoteSeen,
+    Revoke,
+    RevokeOne,
+)
 from muster.ids import new_token
 from muster.pg.database import Transaction
 from muster.pg.query import Query
@@ -67,6 +77,37 @@ async def revoke(tx: Transaction, command: Revoke) -> int:
     return await tx.execute(
         REVOKE_CREDENTIALS, kind=command.kind.value, holder_id=command.holder_id
     )
+
+
+REVOKE_ONE = Query("""
+    update credentials set revoked_at = %(now)s
+    where owner_id = %(owner_id)s and kind = %(kind)s and holder_id = %(holder_id)s
+      and id = %(credential_id)s and revoked_at is null
+""")
+
+
+async def revoke_one(tx: Transaction, command: RevokeOne) -> bool:
+    """End one live token of a holder; whether there was such a one."""
+    touched = await tx.execute(
+        REVOKE_ONE,
+        kind=command.kind.value,
+        holder_id=command.holder_id,
+        credential_id=command.credential_id,
+    )
+    return touched == 1
+
+
+LIST_LIVE = Query("""
+    select id, holder_id, created_at, last_seen_at from credentials
+    where owner_id = %(owner_id)s and kind = %(kind)s and revoked_at is null
+    order by holder_id, id
+    limit %(limit)s
+""")
+
+
+async def list_live(tx: Transaction, command: ListLive) -> list[LiveToken]:
+    """The owner's live tokens of a kind."""
+    return await tx.all(LIST_LIVE, LiveToken, kind=command.kind.value, limit=command.limit)
 
 
 # Batches are written late and may overtake each other: the newer time stays.

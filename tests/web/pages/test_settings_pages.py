@@ -7,11 +7,9 @@ import pytest
 
 from muster.accounts.operations import links
 from muster.accounts.operations.sessions import list_sessions
-from muster.agents.operations import list_agents
-from muster.agents.rules import ListAgents
 from muster.credentials.operations.personal import list_personal
 from muster.credentials.rules import ListPersonal, Scope
-from tests.support.builders import disable, make_agent
+from tests.support.builders import disable
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.person import PASSWORD, Person, add_person, open_for
 from tests.support.server import running_server
@@ -91,20 +89,6 @@ async def test_sessions_are_listed_and_ended(
 async def _live(db: SpiedDatabase, person: Person) -> list[int]:
     async with db.transaction(person.owner) as tx:
         return [one.id for one in await list_sessions(tx)]
-
-
-async def test_agents_are_retired(db: SpiedDatabase, cluster: Cluster, ada: Person) -> None:
-    """An agent stands with its part, and is retired by its form."""
-    await make_agent(db, ada.owner, "helper", chief=True)
-    async with running_server(db, cluster.app_url) as server:
-        visiting = await sign_in(server, ada.owner)
-        async with visiting.client:
-            page = (await visiting.get("/settings")).text
-            assert ">chief<" in page
-            answer = await visiting.post("/settings/agents/helper/retire")
-            assert answer.headers["location"] == "/settings#agents"
-            assert (await visiting.post("/settings/agents/helper/retire")).status_code == 404
-    assert await db.run(ada.owner, list_agents, ListAgents()) == []
 
 
 async def test_times_follow_the_zone(db: SpiedDatabase, cluster: Cluster, ada: Person) -> None:

@@ -203,9 +203,7 @@ RELEASE_GATEWAY = Query("""
 
 async def release_gateway(tx: Transaction, command: Release) -> None:
     """Note that the socket of this epoch is closed; a newer socket stays noted."""
-    touched = await tx.execute(
-        RELEASE_GATEWAY, agent_id=command.agent_id, epoch=command.epoch
-    )
+    touched = await tx.execute(RELEASE_GATEWAY, agent_id=command.agent_id, epoch=command.epoch)
     if touched:
         kind = HintKind.AGENT_CHANGED
         tx.hint(Hint(kind=kind, owner_id=tx.owner_id, id=command.agent_id))
