@@ -1,10 +1,13 @@
-"""Bearer tokens and what is kept of them (plugins: "Two ways in")."""
+"""Bearer tokens and what is kept of them (plugins: "Two ways in"); which numbers can be ids."""
 
 import enum
 import hashlib
 import secrets
+from typing import Final
 
 import attrs
+
+_ROW_ID_MAX: Final = 2**63 - 1  # a bigint; the database raises for a greater one
 
 
 class CredentialKind(enum.Enum):
@@ -38,3 +41,8 @@ def digest(text: str) -> bytes:
 def kind_of(text: str) -> CredentialKind | None:
     """Tell a token's kind by its prefix; None for what is no token of ours."""
     return next((kind for kind in CredentialKind if text.startswith(kind.value)), None)
+
+
+def is_row_id(number: int) -> bool:
+    """Whether a row may have this id; whoever asks for another one asks for nothing there is."""
+    return 0 < number <= _ROW_ID_MAX

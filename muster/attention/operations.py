@@ -29,6 +29,7 @@ from muster.attention.rules import (
 )
 from muster.attention.store import AskView
 from muster.errors import NotFound, Refused
+from muster.ids import is_row_id
 from muster.outcomes import Changed, Fact, Unchanged
 from muster.pg.database import Transaction
 from muster.principals import Agent, Muster, Owner
@@ -176,7 +177,7 @@ async def _count_open(tx: Transaction) -> int:
 
 
 async def _lock(tx: Transaction, ask_id: int) -> Ask:
-    asked = await store.lock(tx, ask_id)
+    asked = await store.lock(tx, ask_id) if is_row_id(ask_id) else None
     if asked is None:
         raise _no_ask(ask_id)
     return asked

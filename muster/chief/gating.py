@@ -17,7 +17,7 @@ from typing import Final
 import attrs
 
 from muster.chief.operations import require_chief
-from muster.errors import Invalid, NotFound, TooMany
+from muster.errors import Invalid, TooMany
 from muster.messages import operations as messages
 from muster.names import namespace_of, slug
 from muster.outcomes import Fact
@@ -32,7 +32,6 @@ DAY: Final = timedelta(hours=24)
 GATED_ACTION: Final = "plugin.task_gated"  # also in the index audit_gated_idx
 REASON_CHARACTERS_MAX: Final = 500
 SLUG_CHARACTERS_MAX: Final = 59  # what a tag has room for behind `gate:`
-MESSAGE_ID_MAX: Final = 2**63 - 1
 UNREASONED: Final = "awaiting-approval"
 CHIEFS_OWN: Final = frozenset({GATE, "auto"})
 
@@ -135,8 +134,5 @@ async def _require(tx: Transaction, agent: Agent, task: CreateTask) -> None:
     await require_chief(tx, agent)
     if task.message_id is None:
         return
-    known = 0 < task.message_id <= MESSAGE_ID_MAX
-    message = await messages.lock_message(tx, task.message_id) if known else None
-    handed = (messages.State.DELIVERING, messages.State.DELIVERED)
-    if message is None or message.agent_id != agent.agent_id or message.state not in handed:
-        raise NotFound(f"No message {task.message_id} was delivered to you.")
+    message = await messages.lock_message(tx, task.message_id)
+    messages.require_handed(message, agent, f"No message {task.message_id} was delivered to you.")

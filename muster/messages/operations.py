@@ -6,12 +6,13 @@ Lock order everywhere: the account's row, an agent's, a plugin's, a message's, t
 import attrs
 
 from muster.errors import NotFound
+from muster.ids import is_row_id
 from muster.messages import store
 from muster.messages.rules import Message, Post, State, check, check_allowance, subject
 from muster.outcomes import Changed, Fact, Hint, HintKind
 from muster.pg.database import Transaction
 from muster.plugins.operations import lock_live_plugin
-from muster.principals import Plugin
+from muster.principals import Agent, Plugin
 from muster.token_use import TokenUse
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Post",
     "Posted",
     "State",
+    "find_message",
     "find_token_use",
     "get_message",
     "list_messages",
@@ -27,6 +29,7 @@ __all__ = [
     "lock_message",
     "lock_next_queued",
     "post",
+    "require_handed",
     "save",
 ]
 
@@ -87,10 +90,15 @@ async def post(tx: Transaction, command: Post) -> Posted:
 
 async def get_message(tx: Transaction, message_id: int) -> Message:
     """The owner's message; raises NotFound for none and for somebody else's."""
-    message = await store.find(tx, message_id)
+    message = await find_message(tx, message_id)
     if message is None:
         raise NotFound(f"There is no message {message_id}.")
     return message
+
+
+async def find_message(tx: Transaction, message_id: int) -> Message | None:
+    """The owner's message; None for none, whatever the number, and for somebody else's."""
+    return await store.find(tx, message_id) if is_row_id(message_id) else None
 
 
 async def find_token_use(tx: Transaction, message_id: int) -> TokenUse | None:
@@ -109,8 +117,18 @@ async def list_messages(tx: Transaction, command: ListMessages) -> list[Message]
 
 
 async def lock_message(tx: Transaction, message_id: int) -> Message | None:
-    """The owner's message with its row locked until the transaction ends."""
-    return await store.lock(tx, message_id)
+    """The owner's message with its row locked until the transaction ends; None as for a find."""
+    return await store.lock(tx, message_id) if is_row_id(message_id) else None
+
+
+def require_handed(message: Message | None, agent: Agent, sentence: str) -> Message:
+    """The message, if it is or was handed to this agent; else NotFound, saying `sentence`.
+
+    To an agent every other message is none: it learns of nothing that it was not handed.
+    """
+    if message is None or not message.is_handed_to(agent.agent_id):
+        raise NotFound(sentence)
+    return message
 
 
 async def lock_next_queued(tx: Transaction, agent_id: int) -> Message | None:

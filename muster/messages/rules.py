@@ -66,6 +66,9 @@ class State(enum.Enum):
     UNCONFIRMED = "unconfirmed"
 
 
+HANDED: Final = frozenset({State.DELIVERING, State.DELIVERED})
+
+
 @attrs.frozen(kw_only=True)
 class Message:
     """A stored message. What its sender and its plugin wrote never changes."""
@@ -97,6 +100,14 @@ class Message:
     def status(self) -> str:
         """What a plugin is told of it: a repeat while the turn runs is still queued."""
         return "queued" if self.state is State.DELIVERING else str(self.state.value)
+
+    def is_handed_to(self, agent_id: int) -> bool:
+        """Whether it is being delivered, or was delivered, to this agent.
+
+        An agent acts on such a message alone (plugins: "Delivery to your chief"): not on one that
+        waits in the queue, and not on an unconfirmed one, whose turn nobody answers for.
+        """
+        return self.agent_id == agent_id and self.state in HANDED
 
 
 @attrs.frozen(kw_only=True)

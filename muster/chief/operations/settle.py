@@ -2,9 +2,9 @@
 
 import attrs
 
-from muster.errors import NotFound, Refused
+from muster.errors import Refused
 from muster.messages import operations as messages
-from muster.messages.rules import Message, Settle, State, check_reason, decide
+from muster.messages.rules import Message, Settle, check_reason, decide
 from muster.outcomes import Changed
 from muster.pg.database import Transaction
 from muster.principals import Agent
@@ -30,10 +30,11 @@ async def settle_message(tx: Transaction, command: SettleMessage) -> Message:
     agent = tx.principal
     assert isinstance(agent, Agent)
     check_reason(command.reason)
-    message = await messages.lock_message(tx, command.message_id)
-    handed = (State.DELIVERING, State.DELIVERED)
-    if message is None or message.agent_id != agent.agent_id or message.state not in handed:
-        raise NotFound(f"{command.message_id} is not a plugin message delivered to you.")
+    message = messages.require_handed(
+        await messages.lock_message(tx, command.message_id),
+        agent,
+        f"{command.message_id} is not a plugin message delivered to you.",
+    )
     return await settle_locked(tx, message, Settle(reason=command.reason))
 
 

@@ -7,7 +7,6 @@ import msgspec
 from muster.attention import operations as attention
 from muster.chief import operations
 from muster.chief.tools.tool import Call, Tool
-from muster.errors import NotFound
 from muster.messages import operations as messages
 from muster.pg.database import Transaction
 from muster.principals import Agent
@@ -39,7 +38,9 @@ async def attention_ask(tx: Transaction, call: Call) -> Mapping[str, object]:
     if await operations.is_chief(tx, agent):
         by = attention.AskedBy.CHIEF
     if arguments.message_id is not None:
-        await _require_handed(tx, agent, arguments.message_id)
+        message = await messages.find_message(tx, arguments.message_id)
+        sentence = f"No message {arguments.message_id} was delivered to you."
+        messages.require_handed(message, agent, sentence)
     if arguments.task_id is not None:
         await tasks.get_task(tx, arguments.task_id)
     asked = await attention.ask(
@@ -65,17 +66,6 @@ async def attention_cancel(tx: Transaction, call: Call) -> Mapping[str, object]:
     assert isinstance(call.arguments, AttentionCancel)
     asked = await attention.cancel(tx, attention.Cancel(ask_id=call.arguments.ask_id))
     return {"ask_id": asked.id, "status": asked.state.value}
-
-
-async def _require_handed(tx: Transaction, agent: Agent, message_id: int) -> None:
-    """Raise NotFound for a message that this agent was not handed: it knows of no other."""
-    sentence = f"No message {message_id} was delivered to you."
-    try:
-        message = await messages.get_message(tx, message_id)
-    except NotFound:
-        raise NotFound(sentence) from None
-    if message.agent_id != agent.agent_id:
-        raise NotFound(sentence)
 
 
 ATTENTION_ASK = Tool(

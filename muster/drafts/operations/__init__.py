@@ -42,7 +42,7 @@ from muster.drafts.rules import (
 from muster.drafts.screen import fold, screen
 from muster.drafts.store import DraftView
 from muster.errors import Invalid, NotFound, Refused
-from muster.ids import digest
+from muster.ids import digest, is_row_id
 from muster.messages import operations as messages
 from muster.outcomes import Changed
 from muster.pg.database import Transaction
@@ -126,15 +126,16 @@ async def file(tx: Transaction, command: File) -> Filed:
     agent = tx.principal
     assert isinstance(agent, Agent)
     body = _clean(command)
-    message, parties, replies, pending = await tx.together(
+    sentence = f"No message {command.message_id} was delivered to you."
+    if not is_row_id(command.message_id):
+        raise NotFound(sentence)
+    locked, parties, replies, pending = await tx.together(
         messages.lock_message(tx, command.message_id),
         store.find_parties(tx, command.message_id),
         store.lock_replies(tx, command.message_id),
         store.count_other_pending(tx, agent.agent_id, command.message_id),
     )
-    handed = (messages.State.DELIVERING, messages.State.DELIVERED)
-    if message is None or message.agent_id != agent.agent_id or message.state not in handed:
-        raise NotFound(f"No message {command.message_id} was delivered to you.")
+    message = messages.require_handed(locked, agent, sentence)
     if message.no_reply:
         raise Refused(f"Nobody may reply to message {message.id}.", code="no_reply")
     _require(parties)

@@ -7,6 +7,7 @@ it needs: so one transaction of an owner changes tasks at a time, and each decid
 import attrs
 
 from muster.errors import Invalid, NotFound, Refused
+from muster.ids import is_row_id
 from muster.outcomes import Changed, Fact
 from muster.pg.database import Transaction
 from muster.tasks import store
@@ -196,7 +197,7 @@ async def record_comment(tx: Transaction, task: Task, body: str) -> Comment:
 
 async def get_task(tx: Transaction, task_id: int) -> Task:
     """The owner's task; raises NotFound for none and for somebody else's."""
-    task = await store.find(tx, task_id) if 0 < task_id <= store.ID_MAX else None
+    task = await store.find(tx, task_id) if is_row_id(task_id) else None
     if task is None:
         raise NotFound(f"There is no task {task_id}.")
     return task
