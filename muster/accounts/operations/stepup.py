@@ -2,13 +2,20 @@
 
 The window is MUSTER_STEPUP_WINDOW (plugins: "The card"). A page asks `is_fresh` to know what to
 offer; the server asks `require_fresh` in the transaction of what is to be done, whatever the page
-said. The session's row is locked for the look: a session that is being ended does nothing after.
+said.
+
+What can race: the end of the session, of all sessions or of the account. The account's row is
+locked first and the session's with the look, in the order of whoever ends them, so what is risky is
+done before that end or is refused. Without the first lock a sign-out everywhere, which holds the
+account and waits for the session, and a new password, which holds the session and waits for the
+account, would wait for each other.
 """
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from muster.accounts.operations import lock_account
 from muster.accounts.operations.sessions import Visitor
 from muster.errors import Refused
 from muster.pg.database import Transaction
@@ -44,8 +51,13 @@ SIGNED_IN_AT = Query("""
 
 
 async def require_fresh(tx: Transaction, *, session_id: int, window_seconds: int) -> None:
-    """Raise StepUpNeeded unless the owner's session lives and its sign-in is within the window."""
-    signed_in_at = await tx.scalar(SIGNED_IN_AT, session_id=session_id)
+    """Raise StepUpNeeded unless the owner's session lives and its sign-in is within the window.
+
+    Both stay so until the transaction ends, which holds the account's row from here on.
+    """
+    _, signed_in_at = await tx.together(
+        lock_account(tx), tx.scalar(SIGNED_IN_AT, session_id=session_id)
+    )
     if signed_in_at is None or not _within(signed_in_at, tx.now, window_seconds):
         raise StepUpNeeded("This needs a fresh sign-in: confirm that it is you.")
 
