@@ -1,5 +1,6 @@
 """The script backend: which rule decides, what is drafted, and how a bad script is told."""
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,9 +30,10 @@ class Desk:
         """File the draft or refuse it."""
         assert name == "reply_draft"
         if "example.test" in str(arguments["body"]):
-            return ToolAnswer(text="names a host", is_error=True)
+            refused = {"error": "names a host", "refused": "host_name"}
+            return ToolAnswer(text=json.dumps(refused), is_error=True, structured=refused)
         self.drafts.append(arguments)
-        return ToolAnswer(text="draft 7", is_error=False)
+        return ToolAnswer(text='{"draft_id":7}', is_error=False, structured={"draft_id": 7})
 
 
 def turn_with(**changes: Any) -> Turn:
@@ -139,7 +141,7 @@ async def test_the_first_rule_that_matches_decides() -> None:
     assert desk.drafts == [
         {"message_id": 42, "body": "Thanks Ada, noon works. Re Lunch (42)"},
     ]
-    assert answer == "The reply to message 42 is filed: draft 7"
+    assert answer == ("The reply to message 42 is filed as draft 7; it waits for your approval.")
     assert said == ["Rule 6 is for message 42.\n"]
 
 

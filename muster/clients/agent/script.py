@@ -26,7 +26,7 @@ import attrs
 import trio
 
 from muster.clients.agent import fenced
-from muster.clients.agent.backend import Backend, Tools, Turn, TurnError
+from muster.clients.agent.backend import Backend, ToolAnswer, Tools, Turn, TurnError
 from muster.clients.reasons import why_unread
 
 WAIT_SECONDS_MAX = 600.0
@@ -130,8 +130,17 @@ async def _draft(tools: Tools, message: fenced.Message, template: str) -> str:
         }
     )
     answer = await tools.call("reply_draft", {"message_id": message.message_id, "body": body})
-    outcome = "was refused" if answer.is_error else "is filed"
-    return f"The reply to message {message.message_id} {outcome}: {answer.text}"
+    return f"The reply to message {message.message_id} {_outcome(answer)}"
+
+
+def _outcome(answer: ToolAnswer) -> str:
+    """What muster said of the draft: a person reads this in the conversation."""
+    told = answer.structured or {}
+    if answer.is_error:
+        return f"was refused: {told.get('error') or answer.text}"
+    if "draft_id" not in told:
+        return f"is filed: {answer.text}"
+    return f"is filed as draft {told['draft_id']}; it waits for your approval."
 
 
 def load(path: Path) -> ScriptBackend:
