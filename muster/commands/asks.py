@@ -8,7 +8,7 @@ import click
 from muster.attention.rules import State
 from muster.commands.decisions import require_decisions
 from muster.commands.next_step import to_type
-from muster.commands.options import json_option, limit_option, owner_option
+from muster.commands.options import Id, json_option, limit_option, owner_option
 from muster.commands.output import (
     age,
     local,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from muster.attention.operations import AskView, ListAsks
     from muster.pg.database import Transaction
 
-_ASK_ID = click.IntRange(1, 2**63 - 1)
+_ASK_ID = Id("ask")
 
 
 @attrs.frozen(kw_only=True)

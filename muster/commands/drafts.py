@@ -10,7 +10,7 @@ from muster.commands.decisions import require_decisions
 from muster.commands.messages import document as message_document
 from muster.commands.messages import listed_sender, print_message
 from muster.commands.next_step import to_type
-from muster.commands.options import json_option, limit_option, owner_option
+from muster.commands.options import Id, json_option, limit_option, owner_option
 from muster.commands.output import (
     age,
     local,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 UNCONFIRMED_LISTED_MAX = 1000
 _SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
-_DRAFT_ID = click.IntRange(1, 2**63 - 1)
+_DRAFT_ID = Id("draft")
 
 MAYBE_GONE = "nobody knows whether it was sent: its plugin collected it and never said"
 _TOLD = {

@@ -5,9 +5,35 @@ from typing import Any, TypeVar
 
 import click
 
+from muster.errors import Invalid
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 LIMIT_MAX = 500
+ID_MAX = 2**63 - 1
+
+
+class Id(click.ParamType[int]):
+    """An id on the command line; what is none is told in a sentence that names whose id it is."""
+
+    name = "id"
+
+    def __init__(self, noun: str) -> None:
+        self.noun = noun
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Read the id; raises Invalid."""
+        del param, ctx
+        text = str(value)
+        if text.isascii() and text.isdigit() and len(text) <= 19 and 1 <= int(text) <= ID_MAX:
+            return int(text)
+        raise Invalid(
+            f"{self.noun} id must be a whole number from 1 to {ID_MAX}.",
+            field=f"{self.noun}_id",
+            code="usage",
+        )
 
 
 def json_option(command: F) -> F:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from muster.commands.options import json_option, owner_option
+from muster.commands.options import Id, json_option, owner_option
 from muster.commands.output import print_json
 from muster.commands.session import in_store
 from muster.commands.tokens import DEFAULT_URL
 
 
 @click.command()
-@click.argument("message_id", metavar="MESSAGE", type=click.IntRange(1, 2**63 - 1))
+@click.argument("message_id", metavar="MESSAGE", type=Id("message"))
 @owner_option
 @click.option(
     "--token-file",
@@ -59,8 +59,4 @@ def _there(message_id: int, url: str, token_file: Path) -> Mapping[str, object]:
 
     path = f"/api/plugins/messages/{message_id}/retry"
     told = post(url, path, token=read_api_token(token_file))
-    return {
-        "message_id": told.get("id"),
-        "state": told.get("status"),
-        "retries": told.get("retries"),
-    }
+    return {name: told.get(name) for name in ("message_id", "state", "retries")}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from muster.commands.options import json_option, limit_option, owner_option
+from muster.commands.options import Id, json_option, limit_option, owner_option
 from muster.commands.output import (
     age,
     local,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from muster.tasks.operations import Comment, Task
     from muster.tasks.operations.board import TaskPage
 
-_TASK_ID = click.IntRange(1, 2**63 - 1)
+_TASK_ID = Id("task")
 _STANDINGS: dict[str, Shelf | Status] = {
     **{shelf.value: shelf for shelf in Shelf},
     **{status.value: status for status in Status},

@@ -52,7 +52,7 @@ async def test_a_retry_is_a_turn_that_says_so(desk: OpenDesk) -> None:
             answer = await client.post(path_of(message_id))
             assert (answer.status_code, answer.json()) == (
                 200,
-                {"id": message_id, "status": "queued", "retries": 1},
+                {"message_id": message_id, "state": "queued", "retries": 1},
             )
             turn = await agent.next_frame("turn")
             preface, block = turn["text"].split("<<<", 1)

@@ -20,10 +20,14 @@ from web.routes import Asked, Route, Routes
 
 
 class RetriedMessage(msgspec.Struct, frozen=True):
-    """A message that waits for the chief again, and how often it was sent back to the queue."""
+    """A message that waits for the chief again, and how often it was sent back to the queue.
 
-    id: int
-    status: Literal["queued"]
+    Named as the reference names what an owner's own program is told of a message
+    (plugins: "When the owner answers it directly"), and as `muster messages` does.
+    """
+
+    message_id: int
+    state: Literal["queued"]
     retries: int
 
 
@@ -32,7 +36,7 @@ async def retry(asked: Asked) -> Answer:
     owner = await prove_api(asked.node, asked.headers, hook=True, write=True)
     command = RetryMessage(message_id=read_id(asked, "message"))
     message = await asked.node.db.run(owner, retry_message, command)
-    retried = RetriedMessage(id=message.id, status="queued", retries=message.retries)
+    retried = RetriedMessage(message_id=message.id, state="queued", retries=message.retries)
     return answer(200, retried)
 
 
@@ -48,7 +52,7 @@ _RETRY = About(
             status=200,
             when="It waits in the queue.",
             shape=RetriedMessage,
-            example=RetriedMessage(id=42, status="queued", retries=1),
+            example=RetriedMessage(message_id=42, state="queued", retries=1),
         ),
         Says(status=404, when="There is no such message of yours.", codes=("not_found",)),
         Says(
