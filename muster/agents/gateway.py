@@ -15,6 +15,9 @@ output_tokens}`: what the turn took of a language model, also one that failed. I
 word and nothing but a record: the counts are integers of 0 to 10**12, `model` is a string of at
 most 200 characters without controls, and anything else is a malformed frame.
 
+An unproven end says why, as far as muster saw it (muster/failure.py): of the `error` of a
+`turn.failed` one line of at most 500 characters is kept.
+
 What the agent says in a turn, in its `turn.delta`s and its `turn.done`, goes to the Ear of whoever
 had the turn run; nothing of it is kept here.
 
@@ -36,6 +39,7 @@ from typing import Protocol
 import attrs
 import trio
 
+from muster.failure import Cause, Failure, bound_error
 from muster.principals import Agent
 from muster.token_use import TokenUse, read_token_use
 
@@ -68,10 +72,11 @@ class Ended(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class TurnEnd:
-    """How a turn ended, and what it took, if the agent said so."""
+    """How a turn ended, what it took, if the agent said so, and why, if it is unproven."""
 
     ended: Ended
     usage: TokenUse | None = None
+    failure: Failure | None = None
 
 
 class Ear(Protocol):
@@ -84,7 +89,11 @@ class Ear(Protocol):
         """The agent's last word, which may repeat what was heard."""
 
 
-UNPROVEN = TurnEnd(ended=Ended.UNPROVEN)
+def unproven(cause: Cause) -> TurnEnd:
+    """The end of a turn of which the agent said nothing at all."""
+    return TurnEnd(ended=Ended.UNPROVEN, failure=Failure(cause=cause))
+
+
 NOT_HANDED_OVER = TurnEnd(ended=Ended.NOT_HANDED_OVER)
 
 
@@ -108,6 +117,7 @@ class _InHand:
     over: trio.Event = attrs.field(factory=trio.Event)  # its end is known
     left: trio.Event = attrs.field(factory=trio.Event)  # nobody works on it here any more
     told: bool = False  # by `cancel` that its time is over
+    stopped_by: Cause | None = None  # why it was told to stop
 
     def finish(self, end: TurnEnd) -> None:
         if self.end is None:
@@ -167,11 +177,12 @@ class Gateway:
             in_hand.left.set()
             if in_hand.end is None and not in_hand.told and not self._closed:
                 await self._tell_cancel(turn.turn_id)
-        return in_hand.end or UNPROVEN
+        return in_hand.end or unproven(Cause.DEADLINE)
 
     async def cancel_turn(self) -> None:
         """Tell the agent to stop the turn in hand, if there is one; its answer still counts."""
         if self._in_hand is not None and not self._closed:
+            self._in_hand.stopped_by = Cause.STOPPED
             await self._tell_cancel(self._in_hand.turn_id)
 
     async def read(self) -> None:
@@ -189,7 +200,7 @@ class Gateway:
         """Take no turn any more; the one in hand, if any, is unproven."""
         self._closed = True
         if self._in_hand is not None:
-            self._in_hand.finish(UNPROVEN)
+            self._in_hand.finish(unproven(self._in_hand.stopped_by or Cause.LOST))
 
     def _take(self, frame: Frame) -> None:
         kind = frame.get("type")
@@ -214,16 +225,17 @@ class Gateway:
                     ear.done(text)
                 _end(known, Ended.COMPLETED, usage)
             case "turn.failed":
-                _text(frame, "error")
-                _end(known, Ended.UNPROVEN, _usage(frame))
+                error, usage = _text(frame, "error"), _usage(frame)
+                _fail(known, Cause.REPORTED, usage, error=error)
             case "turn.busy":
-                _end(known, _busy(known))
+                _busy(known)
             case _:
                 return
 
     async def _stop(self, in_hand: _InHand) -> None:
         if in_hand.end is None and not self._closed:
             in_hand.told = True
+            in_hand.stopped_by = in_hand.stopped_by or Cause.DEADLINE
             await self._tell_cancel(in_hand.turn_id)
             with trio.move_on_after(CANCEL_GRACE_SECONDS):
                 await in_hand.over.wait()
@@ -247,10 +259,20 @@ def _end(known: _InHand | None, ended: Ended, usage: TokenUse | None = None) -> 
         known.finish(TurnEnd(ended=ended, usage=usage))
 
 
-def _busy(known: _InHand | None) -> Ended:
+def _fail(
+    known: _InHand | None, cause: Cause, usage: TokenUse | None = None, *, error: str = ""
+) -> None:
+    if known is not None:
+        # Told to stop, an agent says that it failed; why it was told so is the reason.
+        failure = Failure(cause=known.stopped_by or cause, error=bound_error(error))
+        known.finish(TurnEnd(ended=Ended.UNPROVEN, usage=usage, failure=failure))
+
+
+def _busy(known: _InHand | None) -> None:
     if known is not None and known.begun:
-        return Ended.UNPROVEN
-    return Ended.NOT_HANDED_OVER
+        _fail(known, Cause.BUSY)
+    else:
+        _end(known, Ended.NOT_HANDED_OVER)
 
 
 def _ear(known: _InHand | None) -> Ear | None:

@@ -24,12 +24,13 @@ from typing import assert_never
 import attrs
 import trio
 
-from muster.agents.gateway import UNPROVEN, Ended, Gateway, Turn, TurnEnd
+from muster.agents.gateway import Ended, Gateway, Turn, TurnEnd, unproven
 from muster.chief import operations, words
 from muster.chief.answers import LiveAnswer, Tell, tell_nobody
 from muster.chief.fence import FencedMessage, RetryNote, render
 from muster.chief.turns import Heard
 from muster.errors import Unavailable
+from muster.failure import Cause
 from muster.messages import rules as message_rules
 from muster.pg.database import Database
 from muster.principals import Muster
@@ -45,7 +46,7 @@ def ending(end: TurnEnd, epoch: int) -> operations.Ending:
         case Ended.COMPLETED:
             return message_rules.Complete(epoch=epoch, usage=end.usage)
         case Ended.UNPROVEN:
-            return message_rules.Fail(epoch=epoch, usage=end.usage)
+            return message_rules.Fail(epoch=epoch, usage=end.usage, failure=end.failure)
         case Ended.NOT_HANDED_OVER:
             return message_rules.PutBack(epoch=epoch)
         case _:
@@ -189,7 +190,7 @@ class Deliveries:
             tell=self._settings.tell,
             nursery=self._nursery,
         )
-        end = UNPROVEN
+        end = unproven(Cause.STOPPED)
         try:
             end = await gateway.run_turn(begun.turn, answer)
         finally:

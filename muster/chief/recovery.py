@@ -2,6 +2,7 @@
 
 from muster.chief import turn_store
 from muster.chief.turns import Turn, decide
+from muster.failure import Cause, Failure
 from muster.messages import operations as messages
 from muster.messages import rules as message_rules
 from muster.outcomes import Changed
@@ -29,4 +30,4 @@ async def _recover(tx: Transaction, left: Turn | None) -> None:
     if left is not None:
         outcome = decide(left, message_rules.Recover(), tx.now)
         assert isinstance(outcome, Changed), outcome
-        await turn_store.save(tx, outcome)
+        await turn_store.save(tx, outcome, failure=Failure(cause=Cause.UNRECORDED))

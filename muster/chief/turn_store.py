@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from muster.chief.turns import By, Heard, Turn
+from muster.failure import Failure
 from muster.outcomes import Changed
 from muster.pg.database import Transaction
 from muster.pg.driver import json
@@ -49,7 +50,7 @@ async def begin_of_message(tx: Transaction, turn: BegunTurn) -> None:
 END_OF_MESSAGE = Query("""
     update turns
     set state = %(state)s, ended_at = %(ended_at)s, answer = %(answer)s, left_out = %(left_out)s,
-        usage = %(usage)s
+        usage = %(usage)s, failure = %(failure)s, error = %(error)s
     where owner_id = %(owner_id)s and id = %(id)s and state = 'delivering'
 """)
 
@@ -63,6 +64,7 @@ class EndedTurn:
     ended_at: datetime | None
     heard: Heard
     usage: TokenUse | None
+    failure: Failure | None = None
 
 
 async def end_of_message(tx: Transaction, turn: EndedTurn) -> None:
@@ -75,6 +77,7 @@ async def end_of_message(tx: Transaction, turn: EndedTurn) -> None:
         answer=turn.heard.text,
         left_out=turn.heard.left_out,
         usage=_json(turn.usage),
+        **_why(turn.failure),
     )
 
 
@@ -205,7 +208,8 @@ async def lock_left_words(tx: Transaction, agent_id: int) -> Turn | None:
 SAVE = Query("""
     update turns
     set state = %(state)s, attempt = %(attempt)s, epoch = %(epoch)s, begun_at = %(begun_at)s,
-        ended_at = %(ended_at)s, answer = %(answer)s, left_out = %(left_out)s, usage = %(usage)s
+        ended_at = %(ended_at)s, answer = %(answer)s, left_out = %(left_out)s, usage = %(usage)s,
+        failure = %(failure)s, error = %(error)s
     where owner_id = %(owner_id)s and id = %(id)s
 """)
 
@@ -216,6 +220,7 @@ async def save(
     heard: Heard | None = None,
     *,
     usage: TokenUse | None = None,
+    failure: Failure | None = None,
 ) -> Turn:
     """Write a decision about a turn whose row is locked, with its facts and hints."""
     row = changed.row
@@ -230,11 +235,18 @@ async def save(
         answer=None if heard is None else heard.text,
         left_out=0 if heard is None else heard.left_out,
         usage=_json(usage),
+        **_why(failure),
     )
     assert touched == 1, f"turn {row.id} is not the locked one"
     await tx.record(*changed.facts)
     tx.hint(*changed.hints)
     return row
+
+
+def _why(failure: Failure | None) -> dict[str, object]:
+    if failure is None:
+        return {"failure": None, "error": None}
+    return {"failure": failure.cause, "error": failure.error}
 
 
 def _json(usage: TokenUse | None) -> object:

@@ -20,7 +20,8 @@ words (turns_one_turn_key). So the rows of both begin under the lock of the agen
 earlier process left is settled before the next begins.
 
 The facts of a message's turn are the message's (`plugin.delivered`); words leave their own,
-`conversation.said` and `conversation.delivered`, which name the turn and never quote it.
+`conversation.said` and `conversation.delivered`, which name the turn and never quote its words. Why
+a turn failed stands in its row, and in the row of the audit log that tells its end.
 
 Rejected: words as messages of a plugin of muster's own (they would be fenced, allowances would
 count them, and a claim would be needed to try again); a second table for words (the rule of one
@@ -35,7 +36,7 @@ from typing import Final, assert_never
 import attrs
 
 from muster.errors import Invalid, Refused
-from muster.messages.rules import Complete, Fail, PutBack, Recover
+from muster.messages.rules import Complete, Fail, PutBack, Recover, ending_data
 from muster.names import count_bytes
 from muster.outcomes import Changed, Fact, Hint, HintKind, Unchanged
 
@@ -161,10 +162,7 @@ def _settle(
         "attempts": turn.attempt,
         "agent_id": turn.agent_id,
     }
-    if isinstance(command, Recover):
-        data["recovered"] = True
-    elif command.usage is not None:
-        data["usage"] = attrs.asdict(command.usage)
+    data |= ending_data(command)
     return Changed(row=row, facts=(_fact("conversation.delivered", turn.conversation_id, data),))
 
 

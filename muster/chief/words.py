@@ -13,7 +13,7 @@ from muster.chief import turn_store
 from muster.chief.recovery import recover_left, recover_left_words
 from muster.chief.turns import WAITING_MAX, Begin, By, Heard, Turn, check, decide, said
 from muster.errors import NotFound, Refused
-from muster.messages.rules import Complete, Fail, PutBack
+from muster.messages.rules import Complete, Fail, PutBack, failure_of
 from muster.outcomes import Changed, Hint, HintKind
 from muster.pg.database import Transaction
 
@@ -33,8 +33,17 @@ class Say:
     ask_id: int | None = None
 
 
-async def say(tx: Transaction, command: Say) -> int:
-    """Store words for a live agent of the owner's, who gets them once it is free; the turn's id.
+@attrs.frozen(kw_only=True)
+class Said:
+    """Words that wait: their turn, its conversation, and the agent's asks that they answered."""
+
+    turn_id: int
+    conversation_id: int
+    ask_ids: tuple[int, ...] = ()
+
+
+async def say(tx: Transaction, command: Say) -> Said:
+    """Store words for a live agent of the owner's, who gets them once it is free.
 
     Words of the owner's answer what the agent has asked (muster.attention). Raises NotFound for no
     such agent or ask, Invalid for the text, Refused (`words_waiting`) while 50 of the owner's wait.
@@ -42,9 +51,10 @@ async def say(tx: Transaction, command: Say) -> int:
     check(command.text)
     if command.ask_id is not None:
         await attention.get_ask(tx, command.ask_id)
+    answered: list[int] = []
     if command.by is By.OWNER:
         # Before any row of the agent's: an answer to an ask comes to the agent by the same order.
-        await attention.settle_by_chat(tx, command.agent_id, command.text)
+        answered = await attention.settle_by_chat(tx, command.agent_id, command.text)
         # Then the agent, so that of two who write at once the second counts what the first said.
         await agents.lock_live_agent(tx, command.agent_id)
     conversation = await turn_store.open_default(
@@ -67,7 +77,7 @@ async def say(tx: Transaction, command: Say) -> int:
     )
     await tx.record(said(turn_id, conversation.id, command.by, command.text))
     tx.hint(Hint(kind=HintKind.WORDS_QUEUED, owner_id=tx.owner_id, id=command.agent_id))
-    return turn_id
+    return Said(turn_id=turn_id, conversation_id=conversation.id, ask_ids=tuple(answered))
 
 
 @attrs.frozen(kw_only=True)
@@ -134,7 +144,8 @@ async def settle_words(tx: Transaction, command: SettleWords) -> None:
         case PutBack():
             await turn_store.save(tx, outcome)
         case Complete(usage=usage) | Fail(usage=usage):
-            await turn_store.save(tx, outcome, command.heard, usage=usage)
+            failure = failure_of(command.ending)
+            await turn_store.save(tx, outcome, command.heard, usage=usage, failure=failure)
 
 
 def render_words(spoken: Spoken) -> str:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.commands.decisions import require_decisions
-from muster.commands.options import json_option, limit_option, owner_option
+from muster.commands.messages import print_failure
+from muster.commands.options import Id, json_option, limit_option, owner_option
 from muster.commands.output import (
     local,
     print_heading,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     )
     from muster.pg.database import Transaction
 
-_ID = click.IntRange(1, 2**63 - 1)
+_ID = Id("conversation")
 
 
 @click.group()
@@ -49,11 +50,15 @@ def say(text: str, owner: str | None, *, as_json: bool) -> None:
 
     require_decisions()
     command = WriteToChief(text=text)
-    conversation_id = in_store(lambda store: store.run_as(owner, write_to_chief, command))
+    said = in_store(lambda store: store.run_as(owner, write_to_chief, command))
     if as_json:
-        print_json({"conversation_id": conversation_id})
+        print_json({"conversation_id": said.conversation_id, "ask_ids": list(said.ask_ids)})
         return
-    click.echo(f"It waits in conversation {conversation_id} for your chief's next turn.", err=True)
+    place = f"conversation {said.conversation_id}"
+    click.echo(f"It waits in {place} for your chief's next turn.", err=True)
+    if said.ask_ids:
+        named = ", ".join(str(ask_id) for ask_id in said.ask_ids)
+        click.echo(f"It answers ask{'s' * (len(said.ask_ids) > 1)} {named}.", err=True)
 
 
 @chief.command()
@@ -109,7 +114,7 @@ def _show_chief(
                 "agent": found.name,
                 "connected": found.is_connected,
                 "connected_at": utc(found.connected_at),
-                "left_at": utc(found.left_at),
+                "left_at": None if found.is_connected else utc(found.left_at),
                 "turn_id": found.turn_id,
                 "words_waiting": found.words_waiting,
                 "messages_waiting": found.messages_waiting,
@@ -178,6 +183,7 @@ def _show_turns(turns: "list[TurnView]", *, as_json: bool) -> None:
                     "ended_at": utc(turn.ended_at),
                     "answer": turn.answer,
                     "left_out": turn.left_out,
+                    "failure": None if turn.failure is None else turn.failure.document,
                 }
                 for turn in turns
             ]
@@ -193,6 +199,8 @@ def _show_turns(turns: "list[TurnView]", *, as_json: bool) -> None:
             print_quoted(turn.answer)
         if turn.left_out:
             click.echo(f"  {turn.left_out:,} more bytes of it were not kept.")
+        if turn.failure is not None:
+            print_failure(turn.failure, "The agent")
 
 
 def _speaker(turn: "TurnView") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from muster.commands.options import json_option, limit_option, owner_option
+from muster.commands.options import Id, json_option, limit_option, owner_option
 from muster.commands.output import (
     age,
     local,
@@ -21,6 +21,7 @@ from muster.commands.output import (
 )
 from muster.commands.session import in_store
 from muster.errors import NotFound
+from muster.failure import Failure, tell_failure
 from muster.messages.rules import Message, State
 from muster.token_use import TokenUse
 
@@ -38,7 +39,9 @@ class Listing:
     messages: list[Message]
     plugins: Mapping[int, str]
     now: datetime
-    usage: TokenUse | None = None  # of the one message that is shown whole
+    # Of the one message that is shown whole, and of its newest turn.
+    usage: TokenUse | None = None
+    failure: Failure | None = None
 
 
 @click.group()
@@ -46,8 +49,8 @@ def messages() -> None:
     """Look at what came in.
 
     A message is queued until the chief can take it, delivering while its turn runs, delivered
-    after it. It is unconfirmed when nobody can know whether the chief had it: such a one waits for
-    you and is never handed over again by itself.
+    after it. It is unconfirmed when that turn was cut off or failed, so that nobody can know what
+    the chief did about it: such a one waits for you and is never handed over again by itself.
     """
 
 
@@ -90,7 +93,7 @@ def list_(
 
 
 @messages.command()
-@click.argument("message_id", metavar="ID", type=click.IntRange(1, 2**63 - 1))
+@click.argument("message_id", metavar="ID", type=Id("message"))
 @owner_option
 @json_option
 def show(message_id: int, owner: str | None, *, as_json: bool) -> None:
@@ -99,11 +102,14 @@ def show(message_id: int, owner: str | None, *, as_json: bool) -> None:
     (message,) = listing.messages
     if as_json:
         usage = None if listing.usage is None else attrs.asdict(listing.usage)
-        whole = {"body": message.body, "usage": usage}
+        failure = None if listing.failure is None else listing.failure.document
+        whole = {"body": message.body, "usage": usage, "failure": failure}
         print_json(document(message, listing.plugins) | whole)
         return
     plugin = listing.plugins[message.plugin_id]
     print_message(message, plugin, listing.now, usage=listing.usage)
+    if listing.failure is not None:
+        print_failure(listing.failure, "The chief")
 
 
 def print_message(
@@ -130,6 +136,14 @@ def print_message(
     print_quoted(message.body)
 
 
+def print_failure(failure: Failure, agent: str) -> None:
+    """Print why a turn failed, and what the agent said of it, as the agent's words."""
+    click.echo(f"  {tell_failure(failure, agent)}")
+    if failure.error is not None:
+        click.echo("  The agent, on why it failed:")
+        print_quoted(failure.error)
+
+
 async def _list(tx: "Transaction", command: "ListMessages") -> Listing:
     from muster.messages.operations import list_messages
     from muster.plugins.operations import knows_name, name_plugins
@@ -142,13 +156,15 @@ async def _list(tx: "Transaction", command: "ListMessages") -> Listing:
 
 
 async def _get(tx: "Transaction", message_id: int) -> Listing:
+    from muster.chief.operations.history import find_last_failure
     from muster.messages.operations import find_token_use, get_message
     from muster.plugins.operations import name_plugins
 
     message = await get_message(tx, message_id)
     names = await name_plugins(tx, [message.plugin_id])
     usage = await find_token_use(tx, message_id)
-    return Listing(messages=[message], plugins=names, now=tx.now, usage=usage)
+    failure = await find_last_failure(tx, message_id)
+    return Listing(messages=[message], plugins=names, now=tx.now, usage=usage, failure=failure)
 
 
 def listed_sender(sender: str | None, *, verified: bool) -> str:

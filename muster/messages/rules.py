@@ -36,6 +36,7 @@ from typing import Final, assert_never
 import attrs
 
 from muster.errors import Invalid, Refused, TooMany
+from muster.failure import Failure
 from muster.names import count_bytes
 from muster.outcomes import Changed, Fact, Hint, HintKind, Unchanged
 from muster.token_use import TokenUse
@@ -145,11 +146,12 @@ class Complete:
 class Fail:
     """The turn failed after the text may have reached the chief. Leaves `plugin.delivered`.
 
-    A turn that failed took tokens as well.
+    A turn that failed took tokens as well. Why it failed is told, and changes nothing.
     """
 
     epoch: int
     usage: TokenUse | None = None
+    failure: Failure | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -263,12 +265,29 @@ def _settle(
         "attempts": message.attempts,
         "agent_id": message.agent_id,
     }
-    if isinstance(command, Recover):
-        data["recovered"] = True
-    elif command.usage is not None:
-        data["usage"] = attrs.asdict(command.usage)
+    data |= ending_data(command)
     fact = Fact(action=SETTLED_ACTION, subject=subject(message.id), data=data)
     return Changed(row=attrs.evolve(message, state=target, settled_at=now), facts=(fact,))
+
+
+def failure_of(ending: Complete | Fail | PutBack) -> Failure | None:
+    """Why a turn failed, if it did and that is known."""
+    return ending.failure if isinstance(ending, Fail) else None
+
+
+def ending_data(command: Complete | Fail | Recover) -> dict[str, object]:
+    """What an audit row tells of the end of a turn beside its state, a message's or one of words.
+
+    A failure's `error` is the agent's word.
+    """
+    if isinstance(command, Recover):
+        return {"recovered": True}
+    data: dict[str, object] = {}
+    if command.usage is not None:
+        data["usage"] = attrs.asdict(command.usage)
+    if isinstance(command, Fail) and command.failure is not None:
+        data["failure"] = command.failure.document
+    return data
 
 
 def _queue_again(message: Message) -> Changed[Message]:

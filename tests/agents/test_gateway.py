@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 import pytest
 import trio
 from hypothesis import given
@@ -10,14 +11,15 @@ from hypothesis import strategies as st
 from muster.agents.gateway import (
     CANCEL_GRACE_SECONDS,
     NOT_HANDED_OVER,
-    UNPROVEN,
     BadFrame,
     Ended,
     Gateway,
     Gateways,
     Turn,
     TurnEnd,
+    unproven,
 )
+from muster.failure import Cause, Failure
 from muster.principals import Agent
 from muster.token_use import TokenUse, read_token_use
 
@@ -69,6 +71,10 @@ async def read(gateway: Gateway) -> None:
         return
 
 
+DONE = TurnEnd(ended=Ended.COMPLETED)
+SAID_NO = TurnEnd(ended=Ended.UNPROVEN, failure=Failure(cause=Cause.REPORTED, error="no ink"))
+
+
 async def play(frames: list[tuple[str, dict[str, object]]], *, gone: bool = False) -> TurnEnd:
     """Hand a turn over, let the agent say `frames`, and tell how it ended."""
     wire = Wire()
@@ -95,27 +101,29 @@ async def play(frames: list[tuple[str, dict[str, object]]], *, gone: bool = Fals
 @pytest.mark.parametrize(
     ("frames", "ended"),
     [
-        ([("turn.done", {"text": ""})], Ended.COMPLETED),
-        ([("turn.started", {}), ("turn.done", {"text": "x"})], Ended.COMPLETED),
-        ([("turn.delta", {"text": "x"}), ("turn.done", {"text": "x"})], Ended.COMPLETED),
-        ([("turn.busy", {})], Ended.NOT_HANDED_OVER),
-        ([("turn.started", {}), ("turn.busy", {})], Ended.UNPROVEN),
-        ([("turn.delta", {"text": "x"}), ("turn.busy", {})], Ended.UNPROVEN),
-        ([("turn.failed", {"error": "no"})], Ended.UNPROVEN),
-        ([("turn.failed", {"error": "no"}), ("turn.done", {"text": ""})], Ended.UNPROVEN),
+        ([("turn.done", {"text": ""})], DONE),
+        ([("turn.started", {}), ("turn.done", {"text": "x"})], DONE),
+        ([("turn.delta", {"text": "x"}), ("turn.done", {"text": "x"})], DONE),
+        ([("turn.busy", {})], NOT_HANDED_OVER),
+        ([("turn.started", {}), ("turn.busy", {})], unproven(Cause.BUSY)),
+        ([("turn.delta", {"text": "x"}), ("turn.busy", {})], unproven(Cause.BUSY)),
+        ([("turn.failed", {"error": "no\n\tink"})], SAID_NO),
+        ([("turn.failed", {"error": "no ink"}), ("turn.done", {"text": ""})], SAID_NO),
+        ([("turn.failed", {"error": "no ink"}), ("turn.failed", {"error": "late"})], SAID_NO),
+        ([("turn.failed", {"error": " \x00"})], unproven(Cause.REPORTED)),
     ],
 )
 async def test_the_first_ending_counts(
-    frames: list[tuple[str, dict[str, object]]], ended: Ended
+    frames: list[tuple[str, dict[str, object]]], ended: TurnEnd
 ) -> None:
-    """Done proves it, busy before anything else takes it back, everything else is unproven."""
-    assert await play(frames) == TurnEnd(ended=ended)
+    """Done proves it, busy before anything else takes it back, else it is unproven, and why."""
+    assert await play(frames) == ended
 
 
 @pytest.mark.rule(218)
 async def test_a_peer_that_goes_away_leaves_the_turn_unproven() -> None:
     """The end of the connection is the end of its turn."""
-    assert await play([("turn.started", {})], gone=True) == UNPROVEN
+    assert await play([("turn.started", {})], gone=True) == unproven(Cause.LOST)
 
 
 async def test_frames_for_another_turn_and_unknown_frames_change_nothing() -> None:
@@ -124,9 +132,9 @@ async def test_frames_for_another_turn_and_unknown_frames_change_nothing() -> No
         ("turn.done", {"turn_id": "message:0:1", "text": ""}),
         ("turn.whatever", {}),
         ("dance", {}),
-        ("turn.failed", {"error": "this one"}),
+        ("turn.failed", {"error": "no ink"}),
     ]
-    assert await play(frames) == UNPROVEN
+    assert await play(frames) == SAID_NO
 
 
 @pytest.mark.parametrize(
@@ -172,7 +180,7 @@ async def test_a_write_that_breaks_is_unproven() -> None:
     wire = Wire()
     wire.broken = True
     gateway = Gateway(agent=AGENT, peer=wire)
-    assert await gateway.run_turn(TURN) == UNPROVEN
+    assert await gateway.run_turn(TURN) == unproven(Cause.LOST)
     assert not gateway.can_take_turn
 
 
@@ -181,7 +189,7 @@ async def test_the_deadline_cancels_the_turn_at_the_agent(autojump_clock: object
     wire = Wire()
     gateway = Gateway(agent=AGENT, peer=wire)
     begun = trio.current_time()
-    assert await gateway.run_turn(TURN) == UNPROVEN
+    assert await gateway.run_turn(TURN) == unproven(Cause.DEADLINE)
     assert trio.current_time() - begun == TURN.deadline_seconds + CANCEL_GRACE_SECONDS
     assert (await wire.sent.receive())["type"] == "turn"
     assert await wire.sent.receive() == {"type": "cancel", "turn_id": TURN.turn_id}
@@ -192,12 +200,19 @@ async def test_the_deadline_cancels_the_turn_at_the_agent(autojump_clock: object
 @pytest.mark.parametrize(
     ("kind", "members", "ended"),
     [
-        ("turn.failed", {"error": "the turn was cancelled"}, Ended.UNPROVEN),
-        ("turn.done", {"text": "it crossed the cancel"}, Ended.COMPLETED),
+        (
+            "turn.failed",
+            {"error": "the turn was cancelled"},
+            TurnEnd(
+                ended=Ended.UNPROVEN,
+                failure=Failure(cause=Cause.DEADLINE, error="the turn was cancelled"),
+            ),
+        ),
+        ("turn.done", {"text": "it crossed the cancel"}, DONE),
     ],
 )
 async def test_the_answer_to_a_cancel_by_deadline_brings_the_tokens(
-    autojump_clock: object, kind: str, members: dict[str, object], ended: Ended
+    autojump_clock: object, kind: str, members: dict[str, object], ended: TurnEnd
 ) -> None:
     """An agent that answers the cancel at once is heard: how it ended, and what it took."""
     wire = Wire()
@@ -212,19 +227,19 @@ async def test_the_answer_to_a_cancel_by_deadline_brings_the_tokens(
         nursery.start_soon(read, gateway)
         nursery.start_soon(obey)
         begun = trio.current_time()
-        assert await gateway.run_turn(TURN) == TurnEnd(ended=ended, usage=TokenUse(**USAGE))
+        assert await gateway.run_turn(TURN) == attrs.evolve(ended, usage=TokenUse(**USAGE))
         assert trio.current_time() - begun == TURN.deadline_seconds
         nursery.cancel_scope.cancel()
 
 
 async def test_a_turn_that_ended_tells_what_it_took() -> None:
     """The count of a turn that is done and of one that failed is handed on; a late one is not."""
-    for kind, ended in (("turn.done", Ended.COMPLETED), ("turn.failed", Ended.UNPROVEN)):
+    for kind, ended in (("turn.done", DONE), ("turn.failed", unproven(Cause.REPORTED))):
         frames: list[tuple[str, dict[str, object]]] = [
             (kind, {"text": "", "error": "", "usage": USAGE | {"more": 1}}),
             (kind, {"text": "", "error": "", "usage": USAGE | {"calls": 9}}),
         ]
-        assert await play(frames) == TurnEnd(ended=ended, usage=TokenUse(**USAGE))
+        assert await play(frames) == attrs.evolve(ended, usage=TokenUse(**USAGE))
 
 
 @pytest.mark.parametrize("kind", ["turn.done", "turn.failed"])

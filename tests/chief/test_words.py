@@ -259,7 +259,7 @@ async def test_many_that_say_something_at_once_share_one_conversation(
 
 
 async def _say(tx: Transaction, *, command: Say) -> int:
-    return await say(tx, command)
+    return (await say(tx, command)).turn_id
 
 
 async def test_saying_and_beginning_stopped_anywhere_leave_no_half(

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("actors", "muster", "web", "bench")
 
 GROUND = frozenset(
-    {"muster", *(f"muster.{name}" for name in ("config", "errors", "ids", "names"))}
+    {"muster", *(f"muster.{name}" for name in ("config", "errors", "failure", "ids", "names"))}
     | {"muster.outcomes", "muster.principals", "muster.settings", "muster.token_use"}
 )
 # Lowest first; rooms of one line are neighbours and do not know each other.

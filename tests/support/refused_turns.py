@@ -39,6 +39,10 @@ def of_message(**columns: str) -> str:
 
 BEGIN = f"update turns set state = 'delivering', epoch = 1, begun_at = %(now)s {WORDS}"
 DONE = f"update turns set state = 'delivered', ended_at = %(now)s, answer = 'yes' {WORDS}"
+FAILED = (
+    "update turns set state = 'unconfirmed', ended_at = %(now)s, failure = 'lost',"
+    f" error = 'no ink' {WORDS}"
+)
 
 TURNS: list[tuple[str, list[str]]] = [
     ("conversations_kind_check", [talk(kind="'other'", plugin_id="%(plugin)s")]),
@@ -61,6 +65,12 @@ TURNS: list[tuple[str, list[str]]] = [
     ("turns_begun_check", [BEGIN.replace("epoch = 1", "epoch = null")]),
     ("turns_ended_check", [BEGIN, DONE.replace("%(now)s", "null")]),
     ("turns_answer_check", [BEGIN, DONE.replace("'yes'", "repeat('é', 32769)")]),
+    ("turns_failure_check", [BEGIN, FAILED.replace("'lost'", "'whim'")]),
+    ("turns_error_check", [BEGIN, FAILED.replace("'no ink'", "''")]),
+    ("turns_error_check", [BEGIN, FAILED.replace("'no ink'", "repeat('é', 501)")]),
+    ("turns_failed_check", [BEGIN, FAILED.replace("'unconfirmed'", "'delivered'")]),
+    ("turns_failed_check", [BEGIN, FAILED.replace("'lost'", "null")]),
+    ("turns_content_kept", [BEGIN, FAILED, f"update turns set error = 'none' {WORDS}"]),
     ("turns_begin", [words(state="'delivering'", epoch="1", begun_at="%(now)s")]),
     ("turns_begin", [of_message(state="'delivered'", ended_at="%(now)s")]),
     # One turn at a time, across messages and words.

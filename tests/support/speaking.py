@@ -25,7 +25,8 @@ async def speak(
     db: Database, owner: Owner, agent: Agent, text: str = "hello", by: By = By.OWNER
 ) -> int:
     """Say something to the agent; the turn's id."""
-    return await db.run(owner, say, Say(agent_id=agent.agent_id, text=text, by=by))
+    said = await db.run(owner, say, Say(agent_id=agent.agent_id, text=text, by=by))
+    return said.turn_id
 
 
 async def begin(db: Database, agent: Agent, epoch: int) -> Spoken | None:

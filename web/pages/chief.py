@@ -35,7 +35,7 @@ async def write(visit: Visit) -> ResponseReturnValue:
     text = visit.form.get("text", "").replace("\r\n", "\n").strip()
     command = WriteToChief(text=text, made_at=read_time(visit.form, "made_at", UTC))
     written = await visit.node.db.run(visit.owner, write_to_chief, command)
-    return go_to(f"/chief/{written}#newest")
+    return go_to(f"/chief/{written.conversation_id}#newest")
 
 
 @signed_in(CHIEF, "GET", "/chief/<conversation_id>")

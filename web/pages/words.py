@@ -7,6 +7,8 @@ spelled     a reply exactly as it will be sent (plugins: "The card")
 outside     text from outside, whose invisible characters show
 brief       a value of JSON in a few words
 amount      a number with its noun
+why         what muster saw of a turn that failed, as a sentence; what the agent said of it is
+            shown beside it, as the agent's
 
 A reply is shown in printable ASCII as itself and every other character spelled out. So that what is
 spelled out can be told from the same characters typed in ASCII, not by its colour alone, it stands
@@ -24,6 +26,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from markupsafe import Markup, escape
 from quart import g
+
+from muster.failure import tell_failure
 
 TYPED: Final = Markup('\\<span class="typed">⟨typed⟩</span>')
 BRIEF_CHARACTERS_MAX: Final = 40
@@ -47,7 +51,14 @@ KINDS: Final = {
 def attach(app: Any) -> None:
     """Give every template the filters."""
     app.jinja_env.filters.update(
-        when=when, ago=ago, chip=chip, spelled=spelled, outside=outside, amount=amount, brief=brief
+        when=when,
+        ago=ago,
+        chip=chip,
+        spelled=spelled,
+        outside=outside,
+        amount=amount,
+        brief=brief,
+        why=tell_failure,
     )
 
 

@@ -138,6 +138,7 @@ async def settle_turn(tx: Transaction, command: Settle) -> None:
                 ended_at=settled.settled_at,
                 heard=command.heard,
                 usage=usage,
+                failure=message_rules.failure_of(command.ending),
             )
             await turn_store.end_of_message(tx, end)
         case _:

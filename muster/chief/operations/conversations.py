@@ -12,8 +12,9 @@ import attrs
 from muster.accounts.operations import lock_account
 from muster.agents.operations import find_chief_id
 from muster.chief.turns import By, State
-from muster.chief.words import Say, say
+from muster.chief.words import Said, Say, say
 from muster.errors import NotFound, Refused
+from muster.failure import Failure, read_failure
 from muster.pg.database import Transaction
 from muster.pg.query import Query
 from muster.token_use import TokenUse
@@ -146,7 +147,9 @@ class Conversation:
 
 _LIST_TURNS = Query("""
     select t.id, t.message_id, t.words, t.said_by, t.ask_id, q.question, t.state, t.attempt,
-           t.created_at, t.begun_at, t.ended_at, t.answer, t.left_out, t.usage
+           t.created_at, t.begun_at, t.ended_at, t.answer, t.left_out, t.usage,
+           case when t.failure is not null
+               then jsonb_build_object('cause', t.failure, 'error', t.error) end as failure
     from turns t
     left join asks q on q.owner_id = t.owner_id and q.id = t.ask_id
     where t.owner_id = %(owner_id)s and t.conversation_id = %(conversation_id)s
@@ -165,7 +168,7 @@ class TurnView:
     """A turn as it is shown: a message's, or words; `answer` is what the agent said.
 
     Of words that answer an ask there is the `question`; `left_out` counts the bytes of the answer
-    that were not kept.
+    that were not kept, and `failure` is why the turn did not come to its end, if that is known.
     """
 
     id: int
@@ -182,6 +185,7 @@ class TurnView:
     answer: str | None
     left_out: int
     usage: TokenUse | None = attrs.field(converter=_usage)
+    failure: Failure | None = attrs.field(converter=read_failure)
 
 
 @attrs.frozen(kw_only=True)
@@ -221,14 +225,9 @@ async def look_at_conversation(tx: Transaction, command: LookAtConversation) -> 
     )
 
 
-_FIND_CONVERSATION_OF = Query("""
-    select conversation_id from turns where owner_id = %(owner_id)s and id = %(turn_id)s
-""")
-
-
 # Only what came after the page was made: there is little of it.
 _FIND_REPEATED = Query("""
-    select t.conversation_id from turns t
+    select t.id as turn_id, t.conversation_id from turns t
     join conversations c on c.owner_id = t.owner_id and c.id = t.conversation_id
     where t.owner_id = %(owner_id)s and c.agent_id = %(agent_id)s and c.kind = 'default'
       and t.created_at >= %(made_at)s and t.said_by = 'owner' and t.words = %(words)s
@@ -248,8 +247,8 @@ class WriteToChief:
     made_at: datetime | None = None
 
 
-async def write_to_chief(tx: Transaction, command: WriteToChief) -> int:
-    """Say it to the chief; the id of the conversation in which it stands.
+async def write_to_chief(tx: Transaction, command: WriteToChief) -> Said:
+    """Say it to the chief; where it stands, and which of the chief's asks it answered.
 
     Raises Refused (`no_chief`), and what `say` raises.
     """
@@ -259,12 +258,9 @@ async def write_to_chief(tx: Transaction, command: WriteToChief) -> int:
     if command.made_at is not None:
         # The second of two forms waits here for the first, and finds its words.
         await lock_account(tx)
-        repeated = await tx.scalar(
-            _FIND_REPEATED, agent_id=agent_id, made_at=command.made_at, words=command.text
+        repeated = await tx.find(
+            _FIND_REPEATED, Said, agent_id=agent_id, made_at=command.made_at, words=command.text
         )
-        if isinstance(repeated, int):
+        if repeated is not None:
             return repeated
-    turn_id = await say(tx, Say(agent_id=agent_id, text=command.text, by=By.OWNER))
-    conversation_id = await tx.scalar(_FIND_CONVERSATION_OF, turn_id=turn_id)
-    assert isinstance(conversation_id, int)
-    return conversation_id
+    return await say(tx, Say(agent_id=agent_id, text=command.text, by=By.OWNER))

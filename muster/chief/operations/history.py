@@ -14,6 +14,7 @@ import attrs
 from muster.chief.operations.steps import AskedStep, FiledStep, RetriedStep, Step, Turn, steps_of
 from muster.drafts.operations import DraftView
 from muster.drafts.operations.cards import list_replies
+from muster.failure import Failure, read_failure
 from muster.messages.operations import Message, State, get_message
 from muster.pg.database import Transaction
 from muster.pg.query import Query
@@ -107,12 +108,13 @@ async def look_at_messages(tx: Transaction, command: LookAtMessages) -> MessageP
 
 @attrs.frozen(kw_only=True)
 class MessageStory:
-    """A message and its steps, oldest first."""
+    """A message and its steps, oldest first; `last_turn` is the newest one that it had."""
 
     message: Message
     plugin: str
     plugin_label: str
     steps: list[Step]
+    last_turn: Turn | None
     now: datetime
 
 
@@ -131,7 +133,8 @@ class _Named:
 # By turns_attempt_key.
 LIST_TURNS = Query("""
     select t.id, t.attempt, t.state, t.begun_at, t.ended_at, t.conversation_id, a.name as agent,
-           t.usage
+           t.usage, case when t.failure is not null
+               then jsonb_build_object('cause', t.failure, 'error', t.error) end as failure
     from turns t
     join agents a on a.owner_id = t.owner_id and a.id = t.agent_id
     where t.owner_id = %(owner_id)s and t.message_id = %(message_id)s
@@ -171,6 +174,23 @@ def _read_usage(stored: Mapping[str, Any] | None) -> TokenUse | None:
 @attrs.frozen(kw_only=True)
 class _TurnRow(Turn):
     usage: TokenUse | None = attrs.field(converter=_read_usage)
+    failure: Failure | None = attrs.field(converter=read_failure)
+
+
+# By turns_attempt_key.
+FIND_LAST_FAILURE = Query("""
+    select case when t.failure is not null
+               then jsonb_build_object('cause', t.failure, 'error', t.error) end
+    from turns t
+    where t.owner_id = %(owner_id)s and t.message_id = %(message_id)s
+    order by t.attempt desc
+    limit 1
+""")
+
+
+async def find_last_failure(tx: Transaction, message_id: int) -> Failure | None:
+    """Why the message's newest turn failed; None if it did not, or nobody knows why."""
+    return read_failure(await tx.scalar(FIND_LAST_FAILURE, message_id=message_id))
 
 
 async def look_at_message(tx: Transaction, message_id: int) -> MessageStory:
@@ -191,5 +211,6 @@ async def look_at_message(tx: Transaction, message_id: int) -> MessageStory:
         steps=steps_of(
             message, turns=turns, retries=retries, filed=filed, asked=asked, replies=replies
         ),
+        last_turn=turns[-1] if turns else None,
         now=tx.now,
     )

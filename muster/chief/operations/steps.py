@@ -8,6 +8,7 @@ import attrs
 
 from muster.drafts.operations import DraftView
 from muster.drafts.rules import State as DraftState
+from muster.failure import Failure
 from muster.messages.rules import Message
 from muster.messages.rules import State as MessageState
 from muster.token_use import TokenUse
@@ -47,6 +48,7 @@ class Step:
     who: str | None = None
     via: str | None = None
     usage: TokenUse | None = None
+    failure: Failure | None = None
     conversation_id: int | None = None
     other: int | None = None  # the draft that superseded it
 
@@ -63,6 +65,7 @@ class Turn:
     conversation_id: int
     agent: str
     usage: TokenUse | None
+    failure: Failure | None
 
 
 @attrs.frozen(kw_only=True)
@@ -148,7 +151,12 @@ def _of_turn(message: Message, turn: Turn) -> Iterator[Step]:
     yield begun
     if turn.ended_at is not None:
         yield attrs.evolve(
-            begun, at=turn.ended_at, kind=StepKind.TURN_ENDED, state=turn.state, usage=turn.usage
+            begun,
+            at=turn.ended_at,
+            kind=StepKind.TURN_ENDED,
+            state=turn.state,
+            usage=turn.usage,
+            failure=turn.failure,
         )
 
 
