@@ -99,6 +99,6 @@ async def test_a_conversation_says_why_a_turn_failed(desk: OpenDesk) -> None:
             assert len(paths) == 2
             for path in paths:
                 page = await read(visit, path)
-                assert f"{IS_FAILED} before that." in text_of(page)
+                assert f"{IS_FAILED} before that. It is not " in text_of(page)
                 assert "Nobody knows" not in page
                 assert "no &lt;script&gt;ink&lt;/script&gt;" in boxed(page)
