@@ -25,7 +25,7 @@ from muster.errors import Conflict, MusterError, Refused, Unauthorized
 
 if TYPE_CHECKING:
     from muster.clients.agent.backend import Backend
-    from muster.clients.agent.dial import Closed
+    from muster.clients.dial import Closed
 
 
 @click.command("run")
@@ -109,12 +109,13 @@ def _run(
     import trio
 
     from muster.clients.agent.backend import without_muster
-    from muster.clients.agent.dial import socket_url
+    from muster.clients.agent.gateway import PATH
+    from muster.clients.dial import socket_url
     from muster.clients.stopping import until_stopped
 
     address = url or os.environ.get("MUSTER_URL") or DEFAULT_URL
     try:
-        socket_url(address)
+        socket_url(address, PATH)
     except ValueError as error:
         raise bad_setting(str(error), "url") from error
     token = read_token(AGENT, token_file, os.environ)
@@ -174,7 +175,7 @@ def _cannot_begin(error: Exception) -> MusterError:
 
 
 def _turned_away(code: int) -> MusterError:
-    from muster.clients.agent.frames import Close
+    from muster.clients.dial import Close
 
     match code:
         case Close.BAD_TOKEN:

@@ -10,9 +10,11 @@ import trio_websocket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.clients.agent.dial import Closed, closed_by, closed_by_http, socket_url
-from muster.clients.agent.frames import Close, FrameError, decode
-from muster.clients.agent.gateway import Backoff, Gateway
+from muster.clients.agent.frames import decode
+from muster.clients.agent.gateway import PATH, Gateway
+from muster.clients.coming_back import Backoff
+from muster.clients.dial import Close, Closed, closed_by, closed_by_http, socket_url
+from muster.clients.frames import FrameError
 from tests.support.agent_door import DEADLINE_SECONDS, QUICK, TOKEN, Scripted, runner
 
 
@@ -185,14 +187,14 @@ def test_a_slow_down_is_obeyed(reason: str, seconds: float) -> None:
 )
 def test_the_gateway_is_under_musters_address(url: str, socket: str) -> None:
     """The socket's address follows from muster's."""
-    assert socket_url(url) == socket
+    assert socket_url(url, PATH) == socket
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8420", "ftp://x", "http://", "http://x/?a=b"])
 def test_what_is_no_address_is_told(url: str) -> None:
     """An address of another shape is a ValueError that shows it."""
     with pytest.raises(ValueError, match="is not an address like"):
-        socket_url(url)
+        socket_url(url, PATH)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 import trio
 
-from muster.clients.agent.frames import Close
+from muster.clients.dial import Close
 from tests.support.agent_door import DEADLINE_SECONDS, TOKEN, runner
 
 

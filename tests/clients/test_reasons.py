@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from muster.clients.agent.dial import converse
+from muster.clients.dial import converse
 from muster.clients.mail.imap_check import check_imap
 from muster.clients.mail.settings import FromImap, Login, MailServer, Security, ToSmtp
 from muster.clients.mail.smtp_check import check_smtp

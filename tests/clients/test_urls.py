@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.clients.agent.dial import socket_url
 from muster.clients.agent.openai_chat import OpenAiModel
+from muster.clients.dial import socket_url
 from muster.clients.mail.imap import ImapConnection, ImapLostError
 from muster.clients.mail.settings import Login, MailServer, Security
 from muster.clients.plugin import PluginClient
@@ -42,7 +42,7 @@ def test_no_error_shows_what_an_address_holds(rest: str) -> None:
     """A user, a password and a query have no place in the URLs, and are in no error."""
     web, mail = f"http://{rest}", f"imaps://{rest}"
     for read in (
-        socket_url,
+        lambda url: socket_url(url, "/socket"),
         lambda url: PluginClient(url, "mpl_token"),
         lambda url: OpenAiModel(model="m", base_url=url),
     ):

@@ -11,8 +11,9 @@ import trio
 import trio_websocket
 
 from muster.clients.agent.backend import Backend, Tools, Turn, TurnError
-from muster.clients.agent.dial import Closed
-from muster.clients.agent.gateway import Backoff, Gateway
+from muster.clients.agent.gateway import Gateway
+from muster.clients.coming_back import Backoff
+from muster.clients.dial import Closed
 
 TOKEN = "mag_secret-of-the-test"
 QUICK = Backoff(least_seconds=0.01, most_seconds=0.05)

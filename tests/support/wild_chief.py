@@ -13,7 +13,8 @@ import httpx2
 import trio
 import trio_websocket
 
-from muster.clients.agent.dial import Closed, converse, socket_url
+from muster.clients.agent.gateway import PATH
+from muster.clients.dial import Closed, converse, socket_url
 from tests.support.load import Phase, pause
 from tests.support.server import MCP_HEADERS, http_client
 
@@ -76,7 +77,7 @@ class WildChief:
         while not self._phase.closed.is_set():
             with trio.CancelScope() as self._life:
                 try:
-                    await converse(socket_url(self._url), self._token, None, self._serve)
+                    await converse(socket_url(self._url, PATH), self._token, None, self._serve)
                 except* (trio_websocket.ConnectionClosed, httpx2.TransportError):
                     pass
             await pause(self._phase.closed, AGAIN_SECONDS)

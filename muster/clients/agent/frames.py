@@ -5,15 +5,13 @@ server can say more, and so are unknown members. A frame that cannot be read is 
 runner closes with 4400.
 """
 
-import enum
-from typing import Annotated, Any
+from typing import Annotated
 
 import attrs
 import msgspec
 
 from muster.clients.agent.backend import TurnId, Usage
-
-FRAME_BYTES_MAX = 1 << 20  # of one frame from the server; a turn has at most about 100 KiB
+from muster.clients.frames import Unknown, read_frame
 
 # The server reads at most 256 KiB a frame, and JSON can spell a character with six bytes.
 TEXT_CHARACTERS_MAX = 40_000
@@ -21,23 +19,6 @@ ERROR_CHARACTERS_MAX = 2_000
 MODEL_CHARACTERS_MAX = 200
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
-
-
-class Close(enum.IntEnum):
-    """Why a socket ended, where the runner acts on it; others are merely a lost connection."""
-
-    LOST = 1006  # no close frame came
-    SHUTDOWN = 1001
-    BAD_FRAME = 4400
-    BAD_TOKEN = 4401
-    NOT_ALLOWED = 4403
-    HEARTBEAT_MISSED = 4408
-    SUPERSEDED = 4409
-    SLOW_DOWN = 4429
-
-
-class FrameError(Exception):
-    """The server sent something that is no frame of this protocol."""
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -69,12 +50,6 @@ class Ping(msgspec.Struct, frozen=True):
     """Answered with a pong at once, also in the middle of a turn."""
 
 
-class Unknown(msgspec.Struct, frozen=True):
-    """A frame of a type that this runner doesn't know."""
-
-    type: str
-
-
 Frame = Welcome | TurnFrame | Cancel | Ping | Unknown
 
 KNOWN: dict[str, type[Welcome | TurnFrame | Cancel | Ping]] = {
@@ -87,15 +62,7 @@ KNOWN: dict[str, type[Welcome | TurnFrame | Cancel | Ping]] = {
 
 def decode(raw: str | bytes) -> Frame:
     """Read one frame; FrameError when it is binary, no JSON object, or breaks its type's shape."""
-    if isinstance(raw, bytes):
-        raise FrameError("a binary frame")
-    try:
-        members = msgspec.json.decode(raw, type=dict[str, Any])
-        kind = msgspec.convert(members.get("type"), str)
-        known = KNOWN.get(kind)
-        return Unknown(type=kind) if known is None else msgspec.convert(members, known)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise FrameError(str(error)) from error
+    return read_frame(raw, KNOWN)
 
 
 def turn_started(turn_id: TurnId) -> str:

@@ -20,7 +20,7 @@ Rejected: finishing a turn after its connection is gone, and a queue of turns. T
 is the only one.
 """
 
-import random
+import functools
 import ssl
 from collections.abc import Callable, Mapping
 
@@ -39,42 +39,18 @@ from muster.clients.agent.backend import (
     TurnId,
     Usage,
 )
-from muster.clients.agent.dial import GOODBYE_SECONDS, Closed, closed_by, converse, socket_url
-from muster.clients.agent.frames import Close
 from muster.clients.agent.mcp import McpTools
+from muster.clients.coming_back import Backoff, come_back
+from muster.clients.dial import GOODBYE_SECONDS, Close, Closed, closed_by, converse, socket_url
+from muster.clients.frames import FrameError, Unknown
 
 SEND_SECONDS = 10.0
 UNWIND_SECONDS = 5.0  # a backend that ignores a cancel for longer delays pings no further
 WELCOME_SECONDS = 30.0
 HEARTBEATS_MISSED_MAX = 3
-STEADY_SECONDS = 30.0  # a connection that lived as long starts the backoff anew
-SLOW_DOWN_SECONDS = 30.0
-SLOW_DOWN_SECONDS_MAX = 600.0
+PATH = "/agent/v1/socket"
 
 Report = Callable[[str, Mapping[str, object]], None]
-
-
-@attrs.frozen(kw_only=True)
-class Backoff:
-    """How long to wait before connecting again, in seconds: exponential, with full jitter."""
-
-    least_seconds: float = 1.0
-    most_seconds: float = 30.0
-
-    def wait_seconds(self, attempt: int, closed: Closed, chance: float) -> float:
-        """The wait when `attempt` failures in a row came before, with `chance` in 0..1 as jitter.
-
-        A slow-down is obeyed: at least what the server named, 30 s when it named nothing, and at
-        most 10 minutes.
-        """
-        ceiling = min(self.most_seconds, self.least_seconds * 2.0 ** min(attempt + 1, 16))
-        wait = self.least_seconds + (ceiling - self.least_seconds) * chance
-        if closed.code != Close.SLOW_DOWN:
-            return wait
-        named = (
-            SLOW_DOWN_SECONDS if closed.retry_after_seconds is None else closed.retry_after_seconds
-        )
-        return min(named, SLOW_DOWN_SECONDS_MAX) + wait - self.least_seconds
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -122,7 +98,7 @@ class Connection:
                 if error.reason is None:
                     return Closed(code=Close.LOST, reason="")
                 return closed_by(error.reason.code, error.reason.reason)
-            except frames.FrameError as error:
+            except FrameError as error:
                 return await self._close(Close.BAD_FRAME, f"not a frame: {error}")
 
     async def _heed(self, frame: frames.Frame, nursery: trio.Nursery) -> None:
@@ -140,7 +116,7 @@ class Connection:
                         await self.hand.ended.wait()
             case frames.Ping():
                 await self._send(frames.pong())
-            case frames.Unknown():
+            case Unknown():
                 pass
 
     async def _take(self, frame: frames.TurnFrame, nursery: trio.Nursery) -> None:
@@ -218,9 +194,6 @@ class Connection:
         return Closed(code=code, reason=reason)
 
 
-FINAL = frozenset({Close.BAD_TOKEN, Close.NOT_ALLOWED, Close.SUPERSEDED})
-
-
 @attrs.define(kw_only=True, eq=False)
 class Gateway:
     """Keeps `backend` connected to the muster at `url` as the agent of `token`."""
@@ -229,29 +202,15 @@ class Gateway:
     token: str = attrs.field(repr=False)
     backend: Backend
     report: Report
-    backoff: Backoff = Backoff()
+    backoff: Backoff = attrs.field(factory=Backoff)
 
     async def run(self) -> Closed:
         """Serve turns until cancelled; returns only what no retry mends (a reason of FINAL)."""
-        attempt = 0
         tls = ssl.create_default_context() if self.url.startswith("https:") else None
         # Proxies of the environment are left out on both ways: the socket knows none.
         async with httpx2.AsyncClient(verify=tls or False, trust_env=False) as http:
-            while True:
-                connected_at = trio.current_time()
-                closed = await self._connect(http, tls)
-                if closed.code in FINAL:
-                    return closed
-                if trio.current_time() - connected_at >= STEADY_SECONDS:
-                    attempt = 0
-                jitter = random.random()  # noqa: S311 - spreads load, hides nothing
-                wait = self.backoff.wait_seconds(attempt, closed, jitter)
-                attempt += 1
-                self.report(
-                    "disconnected",
-                    {"code": closed.code, "reason": closed.reason, "retry_seconds": round(wait, 3)},
-                )
-                await trio.sleep(wait)
+            connect = functools.partial(self._connect, http, tls)
+            return await come_back(connect, self.backoff, self.report)
 
     async def _connect(self, http: httpx2.AsyncClient, tls: ssl.SSLContext | None) -> Closed:
         async def serve(socket: trio_websocket.WebSocketConnection) -> Closed:
@@ -263,4 +222,4 @@ class Gateway:
             )
             return await connection.serve()
 
-        return await converse(socket_url(self.url), self.token, tls, serve)
+        return await converse(socket_url(self.url, PATH), self.token, tls, serve)

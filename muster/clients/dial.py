@@ -4,6 +4,7 @@ trio-websocket's `open_websocket_url` was rejected: in 0.12.2 it leaves the TCP 
 server closes or refuses (seen), so the stream is opened, owned and closed here.
 """
 
+import enum
 import re
 import ssl
 from collections.abc import Awaitable, Callable
@@ -13,15 +14,28 @@ import attrs
 import trio
 import trio_websocket
 
-from muster.clients.agent.frames import FRAME_BYTES_MAX, Close
 from muster.clients.reasons import why_unconnected
 from muster.clients.urls import read_http_url
 
 CONNECT_SECONDS = 10.0
 GOODBYE_SECONDS = 2.0  # for the closing handshake
+FRAME_BYTES_MAX = 1 << 20  # of one frame from the server; the longest has about 600 KiB
 
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 Serve = Callable[[trio_websocket.WebSocketConnection], Awaitable["Closed"]]
+
+
+class Close(enum.IntEnum):
+    """Why a socket ended, where a client acts on it; others are merely a lost connection."""
+
+    LOST = 1006  # no close frame came
+    SHUTDOWN = 1001
+    BAD_FRAME = 4400
+    BAD_TOKEN = 4401
+    NOT_ALLOWED = 4403
+    HEARTBEAT_MISSED = 4408
+    SUPERSEDED = 4409
+    SLOW_DOWN = 4429
 
 
 @attrs.frozen(kw_only=True)
@@ -33,13 +47,16 @@ class Closed:
     retry_after_seconds: float | None = None
 
 
-def socket_url(url: str) -> str:
-    """The gateway's address under muster's `url`; ValueError when that is no http address."""
+def socket_url(url: str, path: str) -> str:
+    """The address of the socket at `path` under muster's `url`.
+
+    ValueError when that is no http address.
+    """
     parts = read_http_url(url)
     if parts is None:
         raise ValueError("the URL of muster is not an address like http://localhost:8420")
     scheme = "wss" if parts.scheme == "https" else "ws"
-    return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/agent/v1/socket"
+    return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}{path}"
 
 
 def closed_by(code: int, reason: str | None) -> Closed:
