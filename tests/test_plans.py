@@ -115,6 +115,13 @@ def explained(query: Query) -> str:
     body = _PARAMETER.sub(numbered, query.text).replace("%%", "%")
     return f"explain (generic_plan) {body}"
 
+# What is asked again and again, by the index that holds only what may still change.
+BY_INDEX = {
+    "muster.chief.operations.retry.LIST_UNCONFIRMED": "messages_unconfirmed_idx",
+    "muster.chief.operations.unrouted.FINISH": "messages_awaiting_idx",
+    "muster.chief.operations.unrouted.LIST_WAITING": "messages_awaiting_idx",
+}
+
 
 @pytest.fixture
 async def filled(own_database: OwnDatabase) -> OwnDatabase:
@@ -135,6 +142,7 @@ async def test_no_statement_walks_a_large_table(filled: OwnDatabase) -> None:
     """Every Query's plan reaches the large tables by an index; a planted one does not."""
     connection = await Connection.open(filled.app_url)
     walks = {}
+    elsewhere = dict(BY_INDEX)
     planted = {"muster.drafts.due.PLANTED": WITHOUT_AN_INDEX}
     try:
         for name, query in {**QUERIES, **planted}.items():
@@ -145,6 +153,9 @@ async def test_no_statement_walks_a_large_table(filled: OwnDatabase) -> None:
             walked = re.findall(r"Seq Scan on (\w+)", "\n".join(line for (line,) in plan))
             if set(walked) & set(LARGE):
                 walks[name] = plan
+            if name in elsewhere and any(elsewhere[name] in line for (line,) in plan):
+                del elsewhere[name]
     finally:
         connection.close()
     assert walks.keys() == planted.keys(), walks
+    assert not elsewhere

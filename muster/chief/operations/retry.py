@@ -95,20 +95,26 @@ class RetryList:
     has_chief: bool
 
 
+# By messages_unconfirmed_idx: a limit that is spelled out leads there, and what is looked up of a
+# message stands behind a lateral join, or all tasks would be read to know which of them cites one.
 LIST_UNCONFIRMED = Query(f"""
     select m.id as message_id, p.name as plugin, m.sender, m.sender_verified, m.subject,
            m.created_at, m.settled_at, m.attempts, m.retries
     from messages m
-    join plugins p on p.owner_id = m.owner_id and p.id = m.plugin_id and p.revoked_at is null
-    where m.owner_id = %(owner_id)s and m.state = 'unconfirmed'
-      and not {dispositions.CHIEF_ACTED}
+    cross join lateral (
+        select p.name from plugins p
+        where p.owner_id = m.owner_id and p.id = m.plugin_id and p.revoked_at is null
+        offset 0
+    ) p
+    cross join lateral (select {dispositions.CHIEF_ACTED} as chief_acted offset 0) did
+    where m.owner_id = %(owner_id)s and m.state = 'unconfirmed' and not did.chief_acted
     order by m.id desc
-    limit %(limit)s
+    limit {LISTED_MAX}
 """)
 
 
 async def list_unconfirmed(tx: Transaction, command: ListUnconfirmed) -> RetryList:
     """The owner's unconfirmed messages that may be retried: "Not confirmed by your chief"."""
     limit = max(0, min(command.limit, LISTED_MAX))
-    found = await tx.all(LIST_UNCONFIRMED, Unconfirmed, limit=limit)
-    return RetryList(messages=found, has_chief=await agents.find_chief_id(tx) is not None)
+    found = await tx.all(LIST_UNCONFIRMED, Unconfirmed)
+    return RetryList(messages=found[:limit], has_chief=await agents.find_chief_id(tx) is not None)

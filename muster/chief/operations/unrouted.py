@@ -4,6 +4,10 @@
 after its delivery, a message that still awaits a disposition becomes an ask of muster's. A later
 disposition closes that ask at the next sweep. What can race: two sweeps (the account's row lock,
 and the unique `plugin_message_id`), a disposition against the raise (the next sweep closes it).
+
+Most agent-mail is answered, and stays so: a round marks what is finished, that nothing brings back
+(a reply was sent, a task cites it, it was asked about), and no later round reads it. What a draft
+keeps back is read again, for it may be rejected or expire, or turn out to have failed.
 """
 
 # ruff: noqa: S608 - what is put into the statements is a constant of this module
@@ -22,6 +26,7 @@ from muster.pg.query import Query
 UNROUTED_PLUGIN: Final = "agent-mail"
 PATIENCE: Final = timedelta(minutes=15)
 EXCERPT_CHARACTERS_MAX: Final = 600
+FINISHED_MAX: Final = 5000  # looked at in a round, and marked
 NO_ACTION: Final = "No action needed"
 OPENING: Final = (
     "Your chief did nothing about this message. Answering settles it and sends nothing;"
@@ -48,7 +53,7 @@ FIND_OWNERS = Query("""
               join messages m on m.plugin_id = p.id
               where p.owner_id = u.id and p.name = %(plugin)s
                 and m.state = 'delivered' and m.dispositioned_at is null and not m.no_reply
-                and m.settled_at <= %(now)s - %(patience)s::interval
+                and m.finished_at is null and m.settled_at <= %(now)s - %(patience)s::interval
           )
           or exists (
               select from asks a
@@ -128,11 +133,40 @@ LIST_WAITING = Query(f"""
     from plugins p
     join messages m on m.plugin_id = p.id
     where p.owner_id = %(owner_id)s and p.name = %(plugin)s and m.owner_id = %(owner_id)s
-      and {dispositions.AWAITS}
+      and {dispositions.AWAITS} and m.finished_at is null
       and m.settled_at <= %(now)s - %(patience)s::interval
       and not exists (select from asks a where a.plugin_message_id = m.id)
     order by m.settled_at, m.id
     limit %(limit)s
+""")
+
+
+# Of the oldest a bounded number, for a first round may find years of them. Passed over is what
+# another transaction holds; the next round comes by again.
+FINISH = Query(f"""
+    with oldest as (
+        select m.owner_id, m.id from plugins p
+        cross join lateral (
+            select m.owner_id, m.id from messages m
+            where m.plugin_id = p.id
+              and m.state = 'delivered' and m.dispositioned_at is null and not m.no_reply
+              and m.finished_at is null and m.settled_at <= %(now)s - %(patience)s::interval
+            order by m.settled_at, m.id
+            limit {FINISHED_MAX}
+        ) m
+        where p.owner_id = %(owner_id)s and p.name = %(plugin)s
+    ), finished as (
+        select m.owner_id, m.id from messages m
+        join oldest on oldest.owner_id = m.owner_id and oldest.id = m.id
+        where exists (select from asks a where a.plugin_message_id = m.id)
+           or {dispositions.CITING_TASK}
+           or exists (
+               select from drafts d
+               where d.owner_id = m.owner_id and d.message_id = m.id and d.state = 'sent')
+        for no key update of m skip locked
+    )
+    update messages m set finished_at = %(now)s from finished
+    where m.owner_id = finished.owner_id and m.id = finished.id
 """)
 
 
@@ -144,6 +178,7 @@ async def ask_about_unrouted(tx: Transaction, command: AskAboutUnrouted) -> Swep
     for one in over:
         await attention.cancel(tx, attention.Cancel(ask_id=one.ask_id))
     places += len(over)
+    await tx.execute(FINISH, plugin=UNROUTED_PLUGIN, patience=PATIENCE)
     waiting = await tx.all(
         LIST_WAITING,
         Waiting,
