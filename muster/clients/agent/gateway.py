@@ -13,9 +13,6 @@ A turn is in hand from the `turn` frame until its backend has ended. What can ra
   server has called the turn unconfirmed by then; an answer on a newer connection would be noise.
 - The runner is stopped in mid-turn: `turn.failed` still goes out, under a short shield.
 
-A frame is never cancelled half-written (that would garble the stream), so each is sent under a
-shield with a deadline of its own; past it the connection counts as lost.
-
 Rejected: finishing a turn after its connection is gone, and a queue of turns. The server's queue
 is the only one.
 """
@@ -41,12 +38,11 @@ from muster.clients.agent.backend import (
 )
 from muster.clients.agent.mcp import McpTools
 from muster.clients.coming_back import Backoff, come_back
-from muster.clients.dial import GOODBYE_SECONDS, Close, Closed, closed_by, converse, socket_url
-from muster.clients.frames import FrameError, Unknown
+from muster.clients.dial import Closed, converse, socket_url
+from muster.clients.frames import Unknown
+from muster.clients.wires import Wire
 
-SEND_SECONDS = 10.0
 UNWIND_SECONDS = 5.0  # a backend that ignores a cancel for longer delays pings no further
-WELCOME_SECONDS = 30.0
 HEARTBEATS_MISSED_MAX = 3
 PATH = "/agent/v1/socket"
 
@@ -67,45 +63,25 @@ class _Hand:
 class Connection:
     """One accepted socket, from its first frame to its close."""
 
-    socket: trio_websocket.WebSocketConnection
+    wire: Wire
     backend: Backend
     tools: Tools
     report: Report
     instructions: str = ""
-    silence_seconds: float = WELCOME_SECONDS
     hand: _Hand | None = None
-    lost: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
     async def serve(self) -> Closed:
         """Read frames until the connection ends, and say how."""
-        closed = Closed(code=Close.LOST, reason="a frame could not be sent in time")
         async with trio.open_nursery() as nursery:
-            with self.lost:
-                closed = await self._read(nursery)
+            closed = await self.wire.read(functools.partial(self._heed, nursery))
             nursery.cancel_scope.cancel()
         return closed
 
-    async def _read(self, nursery: trio.Nursery) -> Closed:
-        while True:
-            raw: str | bytes | None = None
-            try:
-                with trio.move_on_after(self.silence_seconds):
-                    raw = await self.socket.get_message()
-                if raw is None:
-                    return await self._close(Close.HEARTBEAT_MISSED, "the server fell silent")
-                await self._heed(frames.decode(raw), nursery)
-            except trio_websocket.ConnectionClosed as error:
-                if error.reason is None:
-                    return Closed(code=Close.LOST, reason="")
-                return closed_by(error.reason.code, error.reason.reason)
-            except FrameError as error:
-                return await self._close(Close.BAD_FRAME, f"not a frame: {error}")
-
-    async def _heed(self, frame: frames.Frame, nursery: trio.Nursery) -> None:
-        match frame:
+    async def _heed(self, nursery: trio.Nursery, raw: str | bytes) -> None:
+        match frame := frames.decode(raw):
             case frames.Welcome():
                 self.instructions = frame.instructions
-                self.silence_seconds = HEARTBEATS_MISSED_MAX * frame.heartbeat_seconds
+                self.wire.silence_seconds = HEARTBEATS_MISSED_MAX * frame.heartbeat_seconds
                 self.report("connected", {"agent_id": frame.agent_id, "name": frame.name})
             case frames.TurnFrame():
                 await self._take(frame, nursery)
@@ -115,13 +91,13 @@ class Connection:
                     with trio.move_on_after(UNWIND_SECONDS):
                         await self.hand.ended.wait()
             case frames.Ping():
-                await self._send(frames.pong())
+                await self.wire.send(frames.pong())
             case Unknown():
                 pass
 
     async def _take(self, frame: frames.TurnFrame, nursery: trio.Nursery) -> None:
         async def say(text: str) -> None:
-            await self._send(frames.turn_delta(frame.turn_id, text))
+            await self.wire.send(frames.turn_delta(frame.turn_id, text))
 
         def count(usage: Usage) -> None:
             hand.usage = usage if hand.usage is None else hand.usage + usage
@@ -143,7 +119,7 @@ class Connection:
         )
         if self.hand is not None or not self.backend.takes(turn):
             self.report("turn.busy", {"turn_id": frame.turn_id})
-            await self._send(frames.turn_busy(frame.turn_id))
+            await self.wire.send(frames.turn_busy(frame.turn_id))
             return
         self.hand = hand
         nursery.start_soon(self._work, turn, hand)
@@ -153,7 +129,7 @@ class Connection:
         try:
             with hand.scope:
                 self.report("turn.started", {"turn_id": turn.turn_id})
-                await self._send(frames.turn_started(turn.turn_id))
+                await self.wire.send(frames.turn_started(turn.turn_id))
                 with trio.move_on_after(turn.deadline_seconds) as limit:
                     answer, event = await self._ask(turn)
                 if limit.cancelled_caught:
@@ -167,7 +143,7 @@ class Connection:
             encode = frames.turn_done if done else frames.turn_failed
             # Free before the answer is out: the next turn may follow it at once.
             self.hand = None
-            await self._send(encode(turn.turn_id, answer, hand.usage))
+            await self.wire.send(encode(turn.turn_id, answer, hand.usage))
             hand.ended.set()
 
     async def _ask(self, turn: Turn) -> tuple[str, str]:
@@ -175,23 +151,6 @@ class Connection:
             return await self.backend.turn(turn, self.tools), "turn.done"
         except TurnError as error:
             return str(error), "turn.failed"
-
-    async def _send(self, frame: str) -> None:
-        with trio.CancelScope(shield=True) as sending:
-            sending.deadline = trio.current_time() + SEND_SECONDS
-            try:
-                await self.socket.send_message(frame)
-            except trio_websocket.ConnectionClosed:
-                return  # the reader meets the same end and says why
-        if sending.cancelled_caught:
-            self.lost.cancel()
-
-    async def _close(self, code: Close, reason: str) -> Closed:
-        with trio.move_on_after(GOODBYE_SECONDS):
-            await self.socket.aclose(
-                code=code, reason=reason.encode()[:120].decode(errors="ignore")
-            )
-        return Closed(code=code, reason=reason)
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -215,7 +174,7 @@ class Gateway:
     async def _connect(self, http: httpx2.AsyncClient, tls: ssl.SSLContext | None) -> Closed:
         async def serve(socket: trio_websocket.WebSocketConnection) -> Closed:
             connection = Connection(
-                socket=socket,
+                wire=Wire(socket=socket),
                 backend=self.backend,
                 tools=McpTools(http=http, url=self.url, token=self.token),
                 report=self.report,
