@@ -36,7 +36,7 @@ class TmuxError(Exception):
 
 
 class TmuxAbsentError(TmuxError):
-    """There is no tmux server to ask, or no tmux program."""
+    """There is no tmux program, no server or no such pane, so that nothing was done."""
 
 
 @attrs.frozen(kw_only=True)
@@ -140,6 +140,20 @@ class Tmux:
             said = await self.call(*asked[:-1])
             texts.update(zip(some, said.split(f"{end}\n"), strict=False))
         return texts
+
+    async def look_at(self, pane: str) -> tuple[Pane, str]:
+        """One pane and its visible text, both of one moment; raises TmuxError."""
+        end = token_hex(16)
+        said = await self.call(
+            "list-panes", "-t", pane, "-F", FORMAT, ";",
+            "display-message", "-p", end, ";",
+            "capture-pane", "-p", "-t", pane,
+        )  # fmt: skip
+        listed, _, text = said.partition(f"{end}\n")
+        found = next((each for each in read_panes(listed) if each.place.pane == pane), None)
+        if found is None:
+            raise TmuxAbsentError(f"can't find pane: {pane}")
+        return found, text
 
     async def load(self, buffer: str, text: str) -> None:
         """Keep `text` as the paste buffer of this name; nothing reaches a terminal."""
@@ -267,6 +281,6 @@ async def _read(stream: trio.abc.ReceiveStream | None, bytes_max: int) -> str | 
 
 
 def _refused(sentence: str) -> TmuxError:
-    absent = ("no server running", "error connecting", "lost server", "server exited")
+    absent = ("no server running", "error connecting", "can't find pane", "can't find window")
     kind = TmuxAbsentError if sentence.startswith(absent) else TmuxError
     return kind(sentence[:200])
