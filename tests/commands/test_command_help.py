@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from muster.__main__ import cli
+from muster.commands.line import cli
 from tests.support.program import bare_program
 
 HEAVY = ("argon2", "httpx2", "hypercorn", "mcp", "msgspec", "psycopg", "quart", "rich", "trio")

@@ -97,7 +97,7 @@ class Hooks:
         )
         self.records = records
         self.wake = wake
-        self.finished: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.finished: queue.Queue[Callable[[], None]] = queue.Queue(EVENTS_MAX)
         self._events: queue.Queue[tuple[dict[str, Any], Callable[[bool], None]] | None]
         self._events = queue.Queue(EVENTS_MAX)
         self._thread = threading.Thread(target=self._work, daemon=True)
