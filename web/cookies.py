@@ -1,6 +1,9 @@
-"""The cookies of a browser: the one of its session, and the one of a passkey's ceremony.
+"""The cookies of a browser: its session's, a passkey's ceremony's, and the one it is known by.
 
-Both are HttpOnly, SameSite=Lax and for the whole site. Where the public URL is https they are
+It is known by the cookie of the session that it was last signed in by, which it keeps when it signs
+out: that opens nothing then, but strangers' guesses do not keep this browser out (muster/accounts).
+
+All are HttpOnly, SameSite=Lax and for the whole site. Where the public URL is https they are
 Secure too, and their names begin with `__Host-`: then no other host of the domain can set them.
 """
 
@@ -12,6 +15,7 @@ from web.asgi import Scope
 
 SESSION: Final = "muster_session"
 CEREMONY: Final = "muster_ceremony"
+KNOWN: Final = "muster_known"
 
 
 def is_secure(public_url: str) -> bool:
@@ -20,7 +24,7 @@ def is_secure(public_url: str) -> bool:
 
 
 def name_of(cookie: str, public_url: str) -> str:
-    """The full name of SESSION or CEREMONY."""
+    """The full name of one of the cookies above."""
     return f"__Host-{cookie}" if is_secure(public_url) else cookie
 
 

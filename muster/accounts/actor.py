@@ -21,7 +21,7 @@ from muster.accounts.operations.passkeys import (
     handle_of,
     known_ids,
 )
-from muster.accounts.operations.sessions import Opened, Visitor
+from muster.accounts.operations.sessions import Opened, Visitor, find_known
 from muster.accounts.operations.signing import (
     ProvenPassword,
     SetPassword,
@@ -76,7 +76,12 @@ async def sign_in_with_password(
 
     Raises TooMany, or Unauthorized (`sign_in_refused`) for all that opens no account.
     """
-    owner, proven = await _prove_password(db, name=name, password=password, address=browser.address)
+    # What is counted is what is looked up: no name may have a second spelling with its own count.
+    name = name.replace("\0", "")
+    async with db.transaction(System(), look=True) as tx:
+        known_id = await find_known(tx, cookie=browser.known_by, name=name)
+    attempt = BeginAttempt(account=account_key(name), address=browser.address, session_id=known_id)
+    owner, proven = await _prove_password(db, name=name, password=password, attempt=attempt)
     command = SignInByPassword(proven=proven, browser=browser)
     return await db.run(owner, sign_in_by_password, command)
 
@@ -84,19 +89,19 @@ async def sign_in_with_password(
 async def step_up_with_password(
     db: Database, visitor: Visitor, *, password: str, address: str
 ) -> None:
-    """Make the visitor's session fresh by their password; raises as signing in does."""
-    owner, proven = await _prove_password(
-        db, name=visitor.name, password=password, address=address
-    )
+    """Make the visitor's session fresh by their password; raises as signing in does.
+
+    It is counted by the session alone, wherever its browser is now.
+    """
+    name, session_id = visitor.name, visitor.session_id
+    attempt = BeginAttempt(account=account_key(name), address=address, session_id=session_id)
+    owner, proven = await _prove_password(db, name=name, password=password, attempt=attempt)
     await db.run(owner, step_up, StepUp(session_id=visitor.session_id, proof=proven))
 
 
 async def _prove_password(
-    db: Database, *, name: str, password: str, address: str
+    db: Database, *, name: str, password: str, attempt: BeginAttempt
 ) -> tuple[Owner, ProvenPassword]:
-    # What is counted is what is looked up: no name may have a second spelling with its own count.
-    name = name.replace("\0", "")
-    attempt = BeginAttempt(account=account_key(name), address=address)
     attempt_id = await db.run(Node(), begin_attempt, attempt)
     async with db.transaction(System(), look=True) as tx:
         found = await find_user(tx, FindUser(name=name))
@@ -311,9 +316,7 @@ async def take_new_passkey(
     check_passkey_name(name)
     owner = _owner(visitor.owner_id)
     challenge = await db.run(owner, take_challenge, cookie)
-    command = AddPasskey(
-        name=name, site=site_of(public_url), challenge=challenge, answer=answer
-    )
+    command = AddPasskey(name=name, site=site_of(public_url), challenge=challenge, answer=answer)
     guarded = after_step_up(
         add_passkey, session_id=visitor.session_id, window_seconds=window_seconds
     )

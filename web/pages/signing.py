@@ -16,7 +16,7 @@ from muster.accounts.operations.passkeys import count_ways
 from muster.accounts.operations.sessions import Opened, end_session
 from muster.accounts.rules.signing import Browser
 from muster.node.node import Node
-from web.cookies import CEREMONY, SESSION, name_of
+from web.cookies import CEREMONY, KNOWN, SESSION, name_of
 from web.pages.own_paths import own_path
 from web.pages.visits import (
     Guest,
@@ -29,6 +29,7 @@ from web.pages.visits import (
     signed_in,
 )
 
+KNOWN_SECONDS: Final = 400 * 24 * 3600  # browsers keep none longer; its row goes before
 SIGNING: Final = Blueprint("signing", __name__)
 
 
@@ -136,6 +137,7 @@ def browser_of(guest: Guest) -> Browser:
         user_agent=guest.user_agent,
         address=guest.address,
         former_session_id=None if guest.visitor is None else guest.visitor.session_id,
+        known_by=request.cookies.get(name_of(KNOWN, guest.node.config.public_url), ""),
     )
 
 
@@ -143,6 +145,7 @@ def enter(guest: Guest, opened: Opened) -> Response:
     """Hand the browser its new session, and lead on."""
     response = lead_to(own_path(guest.form.get("next", "/")))
     set_session(response, guest.node, opened.cookie)
+    set_cookie(response, guest.node, KNOWN, opened.cookie, life_seconds=KNOWN_SECONDS)
     set_cookie(response, guest.node, CEREMONY, "", life_seconds=0)
     return response
 

@@ -13,6 +13,7 @@ from muster.accounts.rules.attempts import (
     ADDRESS_FAILURES_MAX,
     WINDOW,
     address_key,
+    session_keys,
     wait_seconds,
 )
 from muster.errors import TooMany
@@ -23,10 +24,15 @@ from muster.pg.query import Query
 
 @attrs.frozen(kw_only=True)
 class BeginAttempt:
-    """Somebody is about to prove who they are; `account` is a digest (`account_key`)."""
+    """Somebody is about to prove who they are; `account` is a digest (`account_key`).
+
+    `session_id` is the session, live or ended, by which the browser was in that account: then it is
+    counted by that session alone.
+    """
 
     account: bytes
     address: str
+    session_id: int | None = None
 
 
 LOCK = Query("select pg_advisory_xact_lock(%(account)s), pg_advisory_xact_lock(%(address)s)")
@@ -63,13 +69,15 @@ async def begin_attempt(tx: Transaction, command: BeginAttempt) -> int:
 
     Raises TooMany, with the time after which one more is taken, and then counts nothing.
     """
-    address = address_key(command.address)
-    await tx.execute(LOCK, account=_lock_of(command.account), address=_lock_of(digest(address)))
+    account, address = command.account, address_key(command.address)
+    if command.session_id is not None:
+        account, address = session_keys(command.session_id)
+    await tx.execute(LOCK, account=_lock_of(account), address=_lock_of(digest(address)))
     since = tx.now - WINDOW
     pivots = await tx.one(
         PIVOTS,
         _Pivots,
-        account=command.account,
+        account=account,
         address=address,
         since=since,
         account_skip=ACCOUNT_FAILURES_MAX - 1,
@@ -83,7 +91,7 @@ async def begin_attempt(tx: Transaction, command: BeginAttempt) -> int:
             code="too_many_attempts",
         )
     await tx.later(DELETE_OLD, before=since)
-    attempt_id = await tx.scalar(INSERT_ATTEMPT, account=command.account, address=address)
+    attempt_id = await tx.scalar(INSERT_ATTEMPT, account=account, address=address)
     assert isinstance(attempt_id, int)
     return attempt_id
 

@@ -75,9 +75,7 @@ DELETE_LONG_OVER = Query("""
 
 async def _end(tx: Transaction, ended: list[Ended]) -> int:
     """Leave the fact of each session's end, which ends its streams; how many there were."""
-    await tx.record(
-        *(Fact(action="user.signed_out", subject=f"session:{one.id}") for one in ended)
-    )
+    await tx.record(*(Fact(action="user.signed_out", subject=f"session:{one.id}") for one in ended))
     return len(ended)
 
 
@@ -216,6 +214,20 @@ KNOCK_SESSION = Query("""
 async def knock_session(tx: Transaction, cookie: str) -> Visitor | None:
     """As System: who holds this cookie; None for one that ended in any way."""
     return await tx.find(KNOCK_SESSION, Visitor, sha256=digest(cookie))
+
+
+# An ended session too, as long as its row is kept: it opens nothing, and tells who it was.
+FIND_KNOWN = Query("""
+    select s.id from browser_sessions s join users u on u.id = s.owner_id
+    where s.sha256 = %(sha256)s and u.name = %(name)s
+""")
+
+
+async def find_known(tx: Transaction, *, cookie: str, name: str) -> int | None:
+    """As System: the session, live or ended, by which this cookie's browser knew that account."""
+    found = await tx.scalar(FIND_KNOWN, sha256=digest(cookie), name=name)
+    assert found is None or isinstance(found, int)
+    return found
 
 
 def is_stale(visitor: Visitor) -> bool:

@@ -6,6 +6,10 @@ leaves no row: then whoever tries on and on does not lengthen the wait.
 
 An account is counted by the digest of the name that was typed, whether or not anybody has it.
 Behind a proxy all visitors share an address, so its limit is wider than a lone person needs.
+
+A browser that was signed in to the account once is counted by itself (OWASP: "device cookies"), and
+so is a session that proves anew who it is: whatever strangers guess, from wherever, its owner is
+not locked out. It has as many attempts as a name has, and they are no one else's.
 """
 
 import ipaddress
@@ -38,6 +42,14 @@ def address_key(address: str) -> str:
     if known.ipv4_mapped is not None:
         return str(known.ipv4_mapped)
     return str(ipaddress.ip_network((int(known), _IPV6_NETWORK_BITS), strict=False))
+
+
+def session_keys(session_id: int) -> tuple[bytes, str]:
+    """What stands for a browser by a session of its own, in the place of a name and of an address.
+
+    No name that is typed comes to this key, for those are rid of NULs; no address is spelled so.
+    """
+    return digest(f"\0session {session_id}"), f"session {session_id}"
 
 
 def wait_seconds(pivot: datetime | None, now: datetime) -> int:

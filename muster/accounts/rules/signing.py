@@ -19,11 +19,15 @@ PASSKEYS_MAX = 50
 
 @attrs.frozen(kw_only=True)
 class Browser:
-    """Where somebody signs in; `former_session_id` is the session that the browser has already."""
+    """Where somebody signs in; `former_session_id` is the session that the browser has already.
+
+    `known_by` is the cookie of a session that it was signed in by once, which may have ended.
+    """
 
     user_agent: str
     address: str
     former_session_id: int | None = None
+    known_by: str = attrs.field(default="", repr=False)
 
 
 @attrs.frozen(kw_only=True)
