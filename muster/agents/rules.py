@@ -20,6 +20,7 @@ import attrs
 from muster.names import check_name
 from muster.outcomes import Changed, Fact, Hint, HintKind
 
+NODE_ALIVE_SECONDS = 30  # as muster/node/nodes.py counts the servers that run
 TOKENS_MAX = 10  # of one agent, live at the same time
 
 
@@ -44,9 +45,14 @@ class AgentRow:
 
 @attrs.frozen(kw_only=True)
 class AgentView(AgentRow):
-    """An agent as listed, with when it last called."""
+    """An agent as listed, with when it last called.
+
+    `is_connected`: to a server that is alive, this one or another. A row may name one that was
+    killed, which took nothing back.
+    """
 
     last_seen_at: datetime | None
+    is_connected: bool
 
 
 @attrs.frozen(kw_only=True)

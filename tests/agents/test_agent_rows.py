@@ -1,5 +1,7 @@
 """Agents on the database: the one chief, retiring, and the epochs of gateways."""
 
+from datetime import timedelta
+
 import pytest
 
 from muster.agents.operations import (
@@ -13,11 +15,19 @@ from muster.agents.operations import (
     release_gateway,
     retire_agent,
 )
-from muster.agents.rules import Accept, AddAgent, ListAgents, Release, RetireAgent
+from muster.agents.rules import (
+    NODE_ALIVE_SECONDS,
+    Accept,
+    AddAgent,
+    ListAgents,
+    Release,
+    RetireAgent,
+)
 from muster.errors import Conflict, Invalid, NotFound, Unauthorized
+from muster.node.nodes import ALIVE_SECONDS, beat, leave
 from muster.outcomes import HintKind
 from muster.pg.audit import list_audit
-from muster.principals import Muster, Owner
+from muster.principals import Muster, Node, Owner
 from tests.support.barrier import collide
 from tests.support.cluster import SpiedDatabase, add_owner
 
@@ -173,6 +183,31 @@ async def test_gateways_have_growing_epochs(db: SpiedDatabase, owner: Owner) -> 
         assert row is not None
         assert (row.epoch, row.node, row.connected_at) == (2, None, None)
     assert await actions(db, owner) == ["agent.added"]
+
+
+async def test_an_agent_of_a_killed_server_is_not_connected(
+    db: SpiedDatabase, owner: Owner
+) -> None:
+    """A listing believes a row for as long as the server that it names says that it is alive."""
+    agent, _ = await db.run(owner, add_agent, CHIEF)
+    muster = Muster(owner_id=owner.owner_id)
+    node = f"north-{agent.id}"
+
+    async def connected() -> bool:
+        (view,) = await db.run(owner, list_agents, ListAgents())
+        return view.is_connected
+
+    assert NODE_ALIVE_SECONDS == ALIVE_SECONDS
+    assert not await connected()
+    await db.run(Node(), beat, node)
+    await db.run(muster, accept_gateway, Accept(agent_id=agent.id, node=node))
+    assert await connected()
+    db.clock_offset += timedelta(seconds=NODE_ALIVE_SECONDS)
+    assert not await connected()
+    await db.run(Node(), beat, node)
+    assert await connected()
+    await db.run(Node(), leave, node)
+    assert not await connected()
 
 
 async def test_sockets_that_open_at_once(db: SpiedDatabase, owner: Owner) -> None:

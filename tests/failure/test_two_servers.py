@@ -8,6 +8,8 @@ import httpx2
 import pytest
 import trio
 
+from muster.agents.operations import list_agents
+from muster.agents.rules import ListAgents
 from muster.chief.turns import By
 from muster.chief.words import Say, say
 from muster.drafts.operations import Approve, approve
@@ -20,6 +22,7 @@ from tests.support.cluster import Cluster, OwnDatabase
 from tests.support.desk import Desk, OpenDesk
 from tests.support.program import program_on
 from tests.support.server import ScriptedAgent, call_tool, running_server
+from tests.support.visitor import sign_in
 from tests.support.waiting import until
 
 LISTENERS = Query("""
@@ -148,6 +151,26 @@ async def test_an_agent_that_comes_to_the_other_server_supersedes_itself(pair: P
             assert turn["turn_id"] == f"message:{second}:1"
             await newer.send("turn.done", turn_id=turn["turn_id"], text="")
             await pair.b.reaches(second, State.DELIVERED)
+
+
+async def test_a_chief_that_is_there_is_said_to_be_there_here(pair: Pair) -> None:
+    """The page and the commands of one server tell of the chief that is connected to the other."""
+    page = "/chief"
+    visiting = await sign_in(pair.a.server, pair.a.owner)
+    async with visiting.client:
+        assert "not connected" in (await visiting.get(page)).text
+        async with pair.b.agent() as chief:
+            await chief.next_frame("welcome")
+            assert "not connected" not in (await visiting.get(page)).text
+            (view,) = await pair.a.db.run(pair.a.owner, list_agents, ListAgents())
+            assert view.is_connected
+            assert pair.b.server.node.gateways.serves(pair.b.owner.owner_id)
+            assert not pair.a.server.node.gateways.serves(pair.a.owner.owner_id)
+
+        async def gone() -> bool:
+            return "not connected" in (await visiting.get(page)).text
+
+        await until(gone)
 
 
 async def finish_turn(chief: ScriptedAgent, desk: Desk, message_id: int) -> None:

@@ -2,6 +2,7 @@
 
 from muster.accounts.operations import lock_account
 from muster.agents.rules import (
+    NODE_ALIVE_SECONDS,
     Accept,
     AddAgent,
     AgentRow,
@@ -76,8 +77,11 @@ UPDATE_AGENT = Query("""
 
 LIST_AGENTS = Query("""
     select a.id, a.owner_id, a.name, a.chief, a.provisioned, a.created_at, a.retired_at, a.epoch,
-           a.node, a.connected_at, seen.last_seen_at
+           a.node, a.connected_at, seen.last_seen_at,
+           coalesce(n.seen_at > %(now)s - make_interval(secs => %(alive_seconds)s), false)
+               as is_connected
     from agents a
+    left join nodes n on n.id = a.node
     cross join lateral (
         select max(c.last_seen_at) as last_seen_at from credentials c
         where c.owner_id = a.owner_id and c.kind = 'mag_' and c.holder_id = a.id
@@ -91,7 +95,11 @@ LIST_AGENTS = Query("""
 async def list_agents(tx: Transaction, command: ListAgents) -> list[AgentView]:
     """The owner's agents by name."""
     return await tx.all(
-        LIST_AGENTS, AgentView, retired_too=command.retired_too, limit=command.limit
+        LIST_AGENTS,
+        AgentView,
+        retired_too=command.retired_too,
+        limit=command.limit,
+        alive_seconds=NODE_ALIVE_SECONDS,
     )
 
 

@@ -11,6 +11,7 @@ import attrs
 
 from muster.accounts.operations import lock_account
 from muster.agents.operations import find_chief_id
+from muster.agents.rules import NODE_ALIVE_SECONDS
 from muster.chief.turns import By, State
 from muster.chief.words import Said, Say, say
 from muster.errors import NotFound, Refused
@@ -24,7 +25,6 @@ LISTED_MAX: Final = 200
 COUNTED_MAX: Final = 1000
 OPENING_CHARACTERS: Final = 160
 NO_ID_ABOVE: Final = 2**63 - 1
-NODE_ALIVE_SECONDS: Final = 30  # as muster/node/nodes.py counts those that run
 
 _FIND_CHIEF = Query("""
     select a.id, a.name, a.epoch, a.connected_at, coalesce(a.left_at, n.seen_at) as left_at,
