@@ -30,7 +30,7 @@ SLUGS: Final = (
     Slug("credential_not_allowed", 401, "A plugin token is good for /plugin/v1/ and nothing else."),
     Slug("draft_state", 409, "The reply's state forbids it; `status` tells the state."),
     Slug("forbidden", 403, "The caller is known, and what it may do does not go that far."),
-    Slug("foreign_form", 409, "A form did not come from a page of this muster."),
+    Slug("foreign_form", 403, "A form did not come from a page of this muster."),
     Slug(
         "gated_tasks_per_day",
         429,

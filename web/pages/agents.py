@@ -36,7 +36,7 @@ async def load_agents(visit: Visit) -> Mapping[str, object]:
     return {"agents": agents, "tokens": tokens, "chief": chief}
 
 
-@signed_in(AGENTS, "POST", "/settings/agents")
+@signed_in(AGENTS, "POST", "/settings/agents", page="/settings")
 async def add(visit: Visit) -> ResponseReturnValue:
     """Make an agent and show its token, this once."""
     part = visit.form.get("part", "agent")
@@ -48,7 +48,7 @@ async def add(visit: Visit) -> ResponseReturnValue:
     return await _show_token(visit, agent, text, is_new=True)
 
 
-@signed_in(AGENTS, "POST", "/settings/agents/<name>/tokens")
+@signed_in(AGENTS, "POST", "/settings/agents/<name>/tokens", page="/settings")
 async def add_token(visit: Visit, name: str) -> ResponseReturnValue:
     """Make an agent another token and show it, this once."""
     command = AddToken(name=name)
@@ -56,7 +56,7 @@ async def add_token(visit: Visit, name: str) -> ResponseReturnValue:
     return await _show_token(visit, agent, text, is_new=False)
 
 
-@signed_in(AGENTS, "POST", "/settings/agents/<name>/tokens/<token_id>/revoke")
+@signed_in(AGENTS, "POST", "/settings/agents/<name>/tokens/<token_id>/revoke", page="/settings")
 async def revoke_token(visit: Visit, name: str, token_id: str) -> ResponseReturnValue:
     """End one token of an agent, and the runner that is connected by it."""
     command = RevokeToken(name=name, token_id=read_id(token_id))
@@ -64,7 +64,7 @@ async def revoke_token(visit: Visit, name: str, token_id: str) -> ResponseReturn
     return go_to(_SECTION)
 
 
-@signed_in(AGENTS, "POST", "/settings/agents/<name>/retire")
+@signed_in(AGENTS, "POST", "/settings/agents/<name>/retire", page="/settings")
 async def retire(visit: Visit, name: str) -> ResponseReturnValue:
     """End an agent and its tokens, for good."""
     await visit.node.db.run(visit.owner, visit.risky(retire_agent), RetireAgent(name=name))

@@ -1,13 +1,15 @@
 """The pages as one application: its blueprints, its templates and what every answer carries."""
 
 from http import HTTPStatus
+from typing import cast
 
 from quart import Response, request
 from quart_trio import QuartTrio
 from werkzeug.datastructures import Headers
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from muster.node.node import Node
+from web.asgi import Scope
 from web.openapi import Json
 from web.pages import visits, words
 from web.pages.agents import AGENTS
@@ -80,8 +82,16 @@ def make_pages(node: Node, document: Json) -> QuartTrio:
     for pages in (*PAGES, *((PLUGINS,) if node.config.plugins else ()), make_docs(document)):
         app.register_blueprint(pages)
     app.register_error_handler(HTTPException, _refuse_http)
+    app.before_request(_refuse_other_methods)
     app.after_request(_secure)
     return app
+
+
+async def _refuse_other_methods() -> None:
+    """A method is what it is, as at the other doors: the framework takes `post` for POST."""
+    scope = cast("Scope", request.scope)
+    if request.url_rule is not None and scope["method"] != request.method:
+        raise MethodNotAllowed(valid_methods=sorted(request.url_rule.methods or ()))
 
 
 async def _secure(response: Response) -> Response:

@@ -31,30 +31,32 @@ async def attention(visit: Visit) -> ResponseReturnValue:
         decided=find_id(visit.args.get("decided")),
     )
     seen = await visit.node.db.run(visit.owner, look_at_attention, command)
-    return await show("attention.html", seen=seen, fresh=visit.is_fresh, older=older)
+    return await show("attention.html", seen=seen, older=older)
 
 
 @signed_in(ATTENTION, "GET", "/drafts/<draft_id>")
 async def draft(visit: Visit, draft_id: str) -> ResponseReturnValue:
     """One draft's card."""
     seen = await visit.node.db.run(visit.owner, find_card, read_id(draft_id))
-    return await show("draft.html", seen=seen, fresh=visit.is_fresh)
+    return await show("draft.html", seen=seen)
 
 
-@signed_in(ATTENTION, "POST", "/drafts/<draft_id>/approve")
+@signed_in(ATTENTION, "POST", "/drafts/<draft_id>/approve", page="/drafts/<draft_id>")
 async def approve(visit: Visit, draft_id: str) -> ResponseReturnValue:
     """Approve and send, behind a fresh sign-in."""
     command = Approve(draft_id=_read_draft_id(visit, draft_id), sha256=read_digest(visit.form))
-    decided = await visit.node.db.run(visit.owner, visit.risky(decide_card), command)
-    return await _show_decided(visit, decided)
+    # What is refused anyhow is told at once, with the fresh card.
+    approving = visit.risky(decide_card, unless=lambda decided: decided.refusal is not None)
+    decided = await visit.node.db.run(visit.owner, approving, command)
+    return await _show_decided(decided)
 
 
-@signed_in(ATTENTION, "POST", "/drafts/<draft_id>/reject")
+@signed_in(ATTENTION, "POST", "/drafts/<draft_id>/reject", page="/drafts/<draft_id>")
 async def reject(visit: Visit, draft_id: str) -> ResponseReturnValue:
     """Reject, or take back an approval that no plugin has collected; no fresh sign-in is needed."""
     command = Reject(draft_id=_read_draft_id(visit, draft_id), sha256=read_digest(visit.form))
     decided = await visit.node.db.run(visit.owner, decide_card, command)
-    return await _show_decided(visit, decided)
+    return await _show_decided(decided)
 
 
 def _read_draft_id(visit: Visit, draft_id: str) -> int:
@@ -64,10 +66,10 @@ def _read_draft_id(visit: Visit, draft_id: str) -> int:
     return read_id(draft_id)
 
 
-async def _show_decided(visit: Visit, decided: Decided) -> ResponseReturnValue:
+async def _show_decided(decided: Decided) -> ResponseReturnValue:
     if decided.refusal is None:
         return go_to(f"/attention?tab=drafts&decided={decided.card.id}")
-    return await show("draft.html", 409, seen=decided, fresh=visit.is_fresh)
+    return await show("draft.html", 409, seen=decided)
 
 
 @signed_in(ATTENTION, "GET", "/asks/<ask_id>")
@@ -77,7 +79,7 @@ async def ask(visit: Visit, ask_id: str) -> ResponseReturnValue:
     return await show("ask.html", ask=found)
 
 
-@signed_in(ATTENTION, "POST", "/asks/<ask_id>/answer")
+@signed_in(ATTENTION, "POST", "/asks/<ask_id>/answer", page="/asks/<ask_id>")
 async def answer(visit: Visit, ask_id: str) -> ResponseReturnValue:
     """Answer by one of its buttons or in words of one's own."""
     text = visit.form.get("text", "").replace("\r\n", "\n").strip()
@@ -86,7 +88,7 @@ async def answer(visit: Visit, ask_id: str) -> ResponseReturnValue:
     return go_to("/attention?tab=asks")
 
 
-@signed_in(ATTENTION, "POST", "/asks/<ask_id>/dismiss")
+@signed_in(ATTENTION, "POST", "/asks/<ask_id>/dismiss", page="/asks/<ask_id>")
 async def dismiss_ask(visit: Visit, ask_id: str) -> ResponseReturnValue:
     """Take an ask away without an answer."""
     await visit.node.db.run(visit.owner, dismiss, Dismiss(ask_id=read_id(ask_id)))

@@ -48,7 +48,7 @@ def name_browser(user_agent: str) -> str:
     return f"{named} on {system}" if system else named
 
 
-@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/browser")
+@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/browser", page="/settings")
 async def add_browser(visit: Visit) -> ResponseReturnValue:
     """Push to the browser that subscribed."""
     form = visit.form
@@ -76,7 +76,7 @@ async def renew_browser(visit: Visit) -> ResponseReturnValue:
     return Response("", status=204)
 
 
-@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/ntfy")
+@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/ntfy", page="/settings")
 async def add_ntfy(visit: Visit) -> ResponseReturnValue:
     """Push to a topic of an ntfy server."""
     form = visit.form
@@ -90,7 +90,7 @@ async def add_ntfy(visit: Visit) -> ResponseReturnValue:
     return go_to(_SECTION)
 
 
-@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/webhook")
+@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/webhook", page="/settings")
 async def add_webhook(visit: Visit) -> ResponseReturnValue:
     """Push to a webhook; its secret is shown by this answer and never again."""
     command = AddWebhook(name=visit.form.get("name", ""), url=visit.form.get("url", ""))
@@ -98,7 +98,7 @@ async def add_webhook(visit: Visit) -> ResponseReturnValue:
     return await show("webhook_made.html", secret=secret)
 
 
-@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/quiet-hours")
+@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/quiet-hours", page="/settings")
 async def set_quiet_hours(visit: Visit) -> ResponseReturnValue:
     """Set the hours in which nothing is pushed, or that there are none."""
     hours = read_hours(visit.form.get("from", ""), visit.form.get("until", ""))
@@ -106,7 +106,7 @@ async def set_quiet_hours(visit: Visit) -> ResponseReturnValue:
     return go_to(_SECTION)
 
 
-@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/<device_id>/kinds")
+@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/<device_id>/kinds", page="/settings")
 async def set_kinds(visit: Visit, device_id: str) -> ResponseReturnValue:
     """Choose what a device is told of."""
     chosen = frozenset(name for name, _ in CHOICES if visit.form.get(name) == "1")
@@ -115,14 +115,14 @@ async def set_kinds(visit: Visit, device_id: str) -> ResponseReturnValue:
     return go_to(_SECTION)
 
 
-@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/<device_id>/test")
+@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/<device_id>/test", page="/settings")
 async def test_device(visit: Visit, device_id: str) -> ResponseReturnValue:
     """Push a test; what comes of it stands at the device a moment later."""
     await visit.node.db.run(visit.owner, push.test_device, read_id(device_id))
     return go_to(_SECTION)
 
 
-@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/<device_id>/remove")
+@signed_in(NOTIFICATIONS, "POST", "/settings/notifications/<device_id>/remove", page="/settings")
 async def remove_device(visit: Visit, device_id: str) -> ResponseReturnValue:
     """Push to a device no more."""
     await visit.node.db.run(visit.owner, push.remove_device, read_id(device_id))

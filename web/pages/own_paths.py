@@ -1,7 +1,6 @@
 """Where a page may lead on to: a path of this muster's, whatever an address or a form says."""
 
 from typing import Final
-from urllib.parse import urlsplit
 
 _CHARACTERS_MAX: Final = 2000
 
@@ -15,14 +14,3 @@ def own_path(text: str, default: str = "/") -> str:
     if not plain or not text.startswith("/") or text.startswith("//") or "#" in text:
         return default
     return text if len(text) <= _CHARACTERS_MAX else default
-
-
-def path_of(address: str | None, public_url: str) -> str | None:
-    """The path and query of an address of this muster's; None for any other."""
-    if address is None:
-        return None
-    parts, public = urlsplit(address), urlsplit(public_url)
-    if (parts.scheme, parts.netloc.lower()) != (public.scheme, public.netloc.lower()):
-        return None
-    query = f"?{parts.query}" if parts.query else ""
-    return own_path(f"{parts.path}{query}")

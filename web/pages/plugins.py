@@ -23,7 +23,7 @@ async def plugins(visit: Visit) -> ResponseReturnValue:
     return await show("plugins.html", desk=desk)
 
 
-@signed_in(PLUGINS, "POST", "/plugins", refused="plugin_refused.html")
+@signed_in(PLUGINS, "POST", "/plugins", page="/plugins")
 async def create(visit: Visit) -> ResponseReturnValue:
     """Create a plugin; its token is shown on the answer and never again."""
     fields = {name: visit.form.get(name, "").strip() for name in ("name", "label", "scope")}
@@ -32,7 +32,7 @@ async def create(visit: Visit) -> ResponseReturnValue:
     return await show("plugin_made.html", 201, plugin=plugin, token=token, public_url=public_url)
 
 
-@signed_in(PLUGINS, "POST", "/plugins/<plugin_id>/revoke")
+@signed_in(PLUGINS, "POST", "/plugins/<plugin_id>/revoke", page="/plugins")
 async def revoke(visit: Visit, plugin_id: str) -> ResponseReturnValue:
     """End a plugin and its token, for good."""
     command = RevokePlugin(name=visit.form.get("name", ""), plugin_id=read_id(plugin_id))
@@ -40,7 +40,7 @@ async def revoke(visit: Visit, plugin_id: str) -> ResponseReturnValue:
     return go_to("/plugins")
 
 
-@signed_in(PLUGINS, "POST", "/plugins/messages/<message_id>/retry")
+@signed_in(PLUGINS, "POST", "/plugins/messages/<message_id>/retry", page="/plugins")
 async def retry(visit: Visit, message_id: str) -> ResponseReturnValue:
     """Hand an unconfirmed message over again; nothing leaves muster by it."""
     command = RetryMessage(message_id=read_id(message_id))

@@ -23,7 +23,7 @@ from muster.credentials.rules import AddPersonal, RevokePersonal, Scope
 from muster.errors import Invalid
 from web.cookies import SESSION
 from web.pages.reading import read_id
-from web.pages.signing import ask, ceremony_of, lead_to
+from web.pages.signing import ask, lead_to
 from web.pages.visits import Visit, go_to, set_cookie, show, signed_in
 
 SECURITY: Final = Blueprint("security", __name__)
@@ -44,7 +44,7 @@ async def ask_for_passkey(visit: Visit) -> ResponseReturnValue:
     return ask(visit.node, question)
 
 
-@signed_in(SECURITY, "POST", "/settings/passkeys")
+@signed_in(SECURITY, "POST", "/settings/passkeys", page="/settings")
 async def add_passkey(visit: Visit) -> ResponseReturnValue:
     """Keep the passkey that the browser made."""
     await visit.node.db.run(visit.owner, visit.risky(confirm_fresh), None)
@@ -53,14 +53,14 @@ async def add_passkey(visit: Visit) -> ResponseReturnValue:
         visit.visitor,
         public_url=visit.node.config.public_url,
         answer=visit.form.get("passkey", ""),
-        cookie=ceremony_of(visit.node),
+        cookie=visit.ceremony,
         name=visit.form.get("name", "").strip(),
         window_seconds=visit.node.config.stepup_window_seconds,
     )
     return go_to("/settings#passkeys")
 
 
-@signed_in(SECURITY, "POST", "/settings/passkeys/<passkey_id>/revoke")
+@signed_in(SECURITY, "POST", "/settings/passkeys/<passkey_id>/revoke", page="/settings")
 async def take_passkey_away(visit: Visit, passkey_id: str) -> ResponseReturnValue:
     """A passkey opens nothing any more; never the last way in."""
     command = RevokePasskey(passkey_id=read_id(passkey_id))
@@ -68,7 +68,7 @@ async def take_passkey_away(visit: Visit, passkey_id: str) -> ResponseReturnValu
     return go_to("/settings#passkeys")
 
 
-@signed_in(SECURITY, "POST", "/settings/password")
+@signed_in(SECURITY, "POST", "/settings/password", page="/settings")
 async def change_password(visit: Visit) -> ResponseReturnValue:
     """Set a password; all other sessions end."""
     await visit.node.db.run(visit.owner, visit.risky(confirm_fresh), None)
@@ -81,21 +81,21 @@ async def change_password(visit: Visit) -> ResponseReturnValue:
     return go_to("/settings#password")
 
 
-@signed_in(SECURITY, "POST", "/settings/sessions/<session_id>/end")
+@signed_in(SECURITY, "POST", "/settings/sessions/<session_id>/end", page="/settings")
 async def end_one(visit: Visit, session_id: str) -> ResponseReturnValue:
     """End a session, wherever its browser is."""
     await visit.node.db.run(visit.owner, end_session, read_id(session_id))
     return go_to("/settings#sessions")
 
 
-@signed_in(SECURITY, "POST", "/settings/sessions/end-others")
+@signed_in(SECURITY, "POST", "/settings/sessions/end-others", page="/settings")
 async def end_others(visit: Visit) -> ResponseReturnValue:
     """End every session but this one."""
     await visit.node.db.run(visit.owner, end_other_sessions, visit.visitor.session_id)
     return go_to("/settings#sessions")
 
 
-@signed_in(SECURITY, "POST", "/settings/sign-out-everywhere")
+@signed_in(SECURITY, "POST", "/settings/sign-out-everywhere", page="/settings")
 async def sign_out_of_all(visit: Visit) -> ResponseReturnValue:
     """End every session, this one too."""
     await visit.node.db.run(visit.owner, sign_out_everywhere, None)
@@ -104,7 +104,7 @@ async def sign_out_of_all(visit: Visit) -> ResponseReturnValue:
     return response
 
 
-@signed_in(SECURITY, "POST", "/settings/tokens")
+@signed_in(SECURITY, "POST", "/settings/tokens", page="/settings")
 async def add_token(visit: Visit) -> ResponseReturnValue:
     """Make a personal token and show it, this once."""
     expiry = visit.form.get("expires", "never")
@@ -117,14 +117,14 @@ async def add_token(visit: Visit) -> ResponseReturnValue:
     return await show("token_made.html", token=token, text=text)
 
 
-@signed_in(SECURITY, "POST", "/settings/tokens/<name>/revoke")
+@signed_in(SECURITY, "POST", "/settings/tokens/<name>/revoke", page="/settings")
 async def revoke_token(visit: Visit, name: str) -> ResponseReturnValue:
     """End a personal token."""
     await visit.node.db.run(visit.owner, revoke_personal, RevokePersonal(name=name))
     return go_to("/settings#tokens")
 
 
-@signed_in(SECURITY, "POST", "/settings/time-zone")
+@signed_in(SECURITY, "POST", "/settings/time-zone", page="/settings")
 async def change_time_zone(visit: Visit) -> ResponseReturnValue:
     """Show times in another zone."""
     zone = visit.form.get("time_zone", "")

@@ -12,7 +12,7 @@ from muster.accounts import actor as accounts
 from muster.accounts.operations.links import get_link
 from muster.accounts.rules.signing import time_zones
 from muster.principals import System
-from web.pages.signing import ask, browser_of, ceremony_of, enter
+from web.pages.signing import ask, enter
 from web.pages.visits import Guest, for_guests, show
 
 SETTING_UP: Final = Blueprint("setting_up", __name__)
@@ -44,9 +44,9 @@ async def set_up(guest: Guest) -> ResponseReturnValue:
         password=form.get("password", ""),
         answer=form.get("passkey", ""),
         passkey_name=form.get("passkey_name", "").strip(),
-        cookie=ceremony_of(guest.node),
+        cookie=guest.ceremony,
         time_zone=form.get("time_zone", ""),
-        browser=browser_of(guest),
+        browser=guest.browser,
     )
     opened = await accounts.set_up(guest.node.db, sent, public_url=guest.node.config.public_url)
     return enter(guest, opened)

@@ -100,4 +100,4 @@ SECTIONS: Final = (
 async def look_at_settings(visit: Visit) -> ResponseReturnValue:
     """All sections, one below the other."""
     shown = [(section, await section.load(visit)) for section in SECTIONS]
-    return await show("settings.html", shown=shown, fresh=visit.is_fresh)
+    return await show("settings.html", shown=shown)

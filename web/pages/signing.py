@@ -7,16 +7,15 @@ script. Whatever fails shows the form again, with one sentence for all that open
 
 from typing import Final
 
-from quart import Blueprint, Response, request
+from quart import Blueprint, Response
 from quart.typing import ResponseReturnValue
 
 from muster.accounts import actor as accounts
 from muster.accounts.operations.challenges import LIFE
 from muster.accounts.operations.passkeys import count_ways
 from muster.accounts.operations.sessions import Opened, end_session
-from muster.accounts.rules.signing import Browser
 from muster.node.node import Node
-from web.cookies import CEREMONY, KNOWN, SESSION, name_of
+from web.cookies import CEREMONY, KNOWN, SESSION
 from web.pages.own_paths import own_path
 from web.pages.visits import (
     Guest,
@@ -49,7 +48,7 @@ async def sign_in(guest: Guest) -> ResponseReturnValue:
         guest.node.db,
         name=guest.form.get("name", "").strip(),
         password=guest.form.get("password", ""),
-        browser=browser_of(guest),
+        browser=guest.browser,
     )
     return enter(guest, opened)
 
@@ -70,8 +69,8 @@ async def sign_in_by_passkey(guest: Guest) -> ResponseReturnValue:
         guest.node.db,
         public_url=guest.node.config.public_url,
         answer=guest.form.get("passkey", ""),
-        cookie=ceremony_of(guest.node),
-        browser=browser_of(guest),
+        cookie=guest.ceremony,
+        browser=guest.browser,
     )
     return enter(guest, opened)
 
@@ -89,11 +88,11 @@ async def sign_out(visit: Visit) -> ResponseReturnValue:
 async def look_at_step_up(visit: Visit) -> ResponseReturnValue:
     """The form by which a visitor proves anew who they are."""
     ways = await visit.node.db.run(visit.owner, count_ways, None)
-    wanted = own_path(visit.args.get("next", "/"))
+    wanted = own_path(visit.form.get("next") or visit.args.get("next", "/"))
     return await show("step_up.html", sent={"next": wanted}, ways=ways)
 
 
-@signed_in(SIGNING, "POST", "/step-up", refused="step_up.html")
+@signed_in(SIGNING, "POST", "/step-up", page="/step-up")
 async def step_up(visit: Visit) -> ResponseReturnValue:
     """Prove it by the password, and go back."""
     await accounts.step_up_with_password(
@@ -117,7 +116,7 @@ async def ask_to_step_up(visit: Visit) -> ResponseReturnValue:
     return ask(visit.node, question)
 
 
-@signed_in(SIGNING, "POST", "/step-up/passkey", refused="step_up.html")
+@signed_in(SIGNING, "POST", "/step-up/passkey", page="/step-up")
 async def step_up_by_passkey(visit: Visit) -> ResponseReturnValue:
     """Prove it by a passkey's answer, and go back."""
     await accounts.step_up_with_passkey(
@@ -125,20 +124,10 @@ async def step_up_by_passkey(visit: Visit) -> ResponseReturnValue:
         visit.visitor,
         public_url=visit.node.config.public_url,
         answer=visit.form.get("passkey", ""),
-        cookie=ceremony_of(visit.node),
-        browser=browser_of(visit),
+        cookie=visit.ceremony,
+        browser=visit.browser,
     )
     return go_to(own_path(visit.form.get("next", "/")))
-
-
-def browser_of(guest: Guest) -> Browser:
-    """Where somebody signs in."""
-    return Browser(
-        user_agent=guest.user_agent,
-        address=guest.address,
-        former_session_id=None if guest.visitor is None else guest.visitor.session_id,
-        known_by=request.cookies.get(name_of(KNOWN, guest.node.config.public_url), ""),
-    )
 
 
 def enter(guest: Guest, opened: Opened) -> Response:
@@ -161,8 +150,3 @@ def ask(node: Node, question: accounts.Question) -> Response:
     life = int(LIFE.total_seconds())
     set_cookie(response, node, CEREMONY, question.cookie, life_seconds=life)
     return response
-
-
-def ceremony_of(node: Node) -> str:
-    """The cookie of the question that this answers."""
-    return request.cookies.get(name_of(CEREMONY, node.config.public_url), "")

@@ -36,10 +36,10 @@ async def board(visit: Visit) -> ResponseReturnValue:
 @signed_in(TASKS, "GET", "/tasks/new")
 async def new(_visit: Visit) -> ResponseReturnValue:
     """The form for a task of one's own."""
-    return await show("tasks/new.html", sent={})
+    return await show("tasks/new.html")
 
 
-@signed_in(TASKS, "POST", "/tasks", refused="tasks/new.html")
+@signed_in(TASKS, "POST", "/tasks", page="/tasks/new")
 async def create(visit: Visit) -> ResponseReturnValue:
     """File a task."""
     command = tasks.CreateTask(
@@ -63,7 +63,7 @@ async def task(visit: Visit, task_id: str) -> ResponseReturnValue:
     )
 
 
-@signed_in(TASKS, "POST", "/tasks/<task_id>/edit")
+@signed_in(TASKS, "POST", "/tasks/<task_id>/edit", page="/tasks/<task_id>")
 async def edit(visit: Visit, task_id: str) -> ResponseReturnValue:
     """Write another title, text, repository or model."""
     changed = Edit(
@@ -75,7 +75,7 @@ async def edit(visit: Visit, task_id: str) -> ResponseReturnValue:
     return await _edit(visit, task_id, changed)
 
 
-@signed_in(TASKS, "POST", "/tasks/<task_id>/status")
+@signed_in(TASKS, "POST", "/tasks/<task_id>/status", page="/tasks/<task_id>")
 async def set_status(visit: Visit, task_id: str) -> ResponseReturnValue:
     """Say how far the work is."""
     status = _STANDINGS.get(visit.form.get("status", ""))
@@ -84,14 +84,14 @@ async def set_status(visit: Visit, task_id: str) -> ResponseReturnValue:
     return await _edit(visit, task_id, Edit(status=status))
 
 
-@signed_in(TASKS, "POST", "/tasks/<task_id>/tags")
+@signed_in(TASKS, "POST", "/tasks/<task_id>/tags", page="/tasks/<task_id>")
 async def set_tags(visit: Visit, task_id: str) -> ResponseReturnValue:
     """Add tags, or take some away."""
     changed = Edit(add_tags=_read_tags(visit, "add"), remove_tags=_read_tags(visit, "remove"))
     return await _edit(visit, task_id, changed)
 
 
-@signed_in(TASKS, "POST", "/tasks/<task_id>/ungate")
+@signed_in(TASKS, "POST", "/tasks/<task_id>/ungate", page="/tasks/<task_id>")
 async def ungate(visit: Visit, task_id: str) -> ResponseReturnValue:
     """Take the gate away, so that work may begin."""
     command = tasks.UngateTask(task_id=read_id(task_id))
@@ -99,7 +99,7 @@ async def ungate(visit: Visit, task_id: str) -> ResponseReturnValue:
     return go_to(f"/tasks/{task_id}")
 
 
-@signed_in(TASKS, "POST", "/tasks/<task_id>/merge")
+@signed_in(TASKS, "POST", "/tasks/<task_id>/merge", page="/tasks/<task_id>")
 async def merge(visit: Visit, task_id: str) -> ResponseReturnValue:
     """Merge it into another task, and go there."""
     into = find_id(visit.form.get("into", "").strip().removeprefix("#"))
@@ -110,7 +110,7 @@ async def merge(visit: Visit, task_id: str) -> ResponseReturnValue:
     return go_to(f"/tasks/{into}")
 
 
-@signed_in(TASKS, "POST", "/tasks/<task_id>/comments")
+@signed_in(TASKS, "POST", "/tasks/<task_id>/comments", page="/tasks/<task_id>")
 async def comment(visit: Visit, task_id: str) -> ResponseReturnValue:
     """Say something about it."""
     command = tasks.AddComment(task_id=read_id(task_id), body=_read_text(visit, "body").strip())
@@ -118,7 +118,7 @@ async def comment(visit: Visit, task_id: str) -> ResponseReturnValue:
     return go_to(f"/tasks/{task_id}#comment-{said.id}")
 
 
-@signed_in(TASKS, "POST", "/tasks/<task_id>/comments/<comment_id>/retract")
+@signed_in(TASKS, "POST", "/tasks/<task_id>/comments/<comment_id>/retract", page="/tasks/<task_id>")
 async def retract(visit: Visit, task_id: str, comment_id: str) -> ResponseReturnValue:
     """Show a comment no more."""
     command = tasks.RetractComment(task_id=read_id(task_id), comment_id=read_id(comment_id))

@@ -4,19 +4,18 @@ A view is a coroutine that takes a Visit (or, before sign-in, a Guest) and the p
 runs one operation and returns `show(…)` or `go_to(…)`. What it refuses (MusterError) becomes a page
 with the status of its class, so no view needs a `try`.
 
-A GET changes nothing. A POST is taken only from our own pages: browsers say so with
-`Sec-Fetch-Site: same-origin`, older ones with an `Origin` that is the public URL's. That, with the
-cookie's SameSite, is what keeps other sites out; there is no token in the forms to lose.
+A GET changes nothing, and a POST is taken only from our own pages (`pages.foreign`).
 
 A page that is asked for by another host than MUSTER_PUBLIC_URL's is redirected there: a passkey
 belongs to one name, and so does the cookie. Only the host of the request is compared.
 
-What is risky is done by `visit.risky(operation)`: when the sign-in is too old for it, the visitor
-is led to `/step-up`, proves who they are, and comes back to the page whose form they sent.
+What is risky is done by `visit.risky(operation)`. When the sign-in is too old for it, the proof
+that the form brought is tried (`pages.confirming`), and the view has its second go. A form that was
+refused comes back on its page with what was typed (`pages.forms`), to be confirmed or mended there.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 import attrs
@@ -32,6 +31,7 @@ from quart import (
 )
 from quart.typing import ResponseReturnValue
 
+from muster.accounts.operations.passkeys import count_ways
 from muster.accounts.operations.sessions import (
     LIFE,
     Visitor,
@@ -40,25 +40,22 @@ from muster.accounts.operations.sessions import (
     note_session_seen,
 )
 from muster.accounts.operations.stepup import StepUpNeeded, after_step_up, is_fresh
+from muster.accounts.rules.signing import Browser
 from muster.chief.operations.glance import count_waiting
-from muster.errors import Invalid, MusterError, Refused
+from muster.errors import Invalid, MusterError, NotFound, OutcomeUnknown, Unavailable
 from muster.node.node import Node
 from muster.pg.database import Transaction
 from muster.principals import Owner, System
-from web.cookies import SESSION, is_secure, name_of
+from web.cookies import CEREMONY, KNOWN, SESSION, is_secure, name_of
 from web.errors import refusal_headers, sentence_of, status_of
-from web.pages.own_paths import own_path, path_of
+from web.pages import confirming
+from web.pages.foreign import ForeignForm, refuse_foreign
+from web.pages.forms import form_at, refused_form, without_secrets
 
 C = TypeVar("C")
 R = TypeVar("R")
 
 _NODE: Final = "MUSTER_NODE"
-
-
-class ForeignForm(Refused):
-    """A form that another site sent, or that does not say where it comes from."""
-
-    default_code = "foreign_form"
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +69,20 @@ class Guest:
     address: str
     user_agent: str
     is_fragment: bool  # htmx asks for a part of a page
+    ceremony: str  # the cookie of a question to a passkey
+    known_by: str  # the cookie of a session that this browser was signed in by
     visitor: Visitor | None
+
+    @property
+    def browser(self) -> Browser:
+        """Where somebody signs in, or proves anew who they are."""
+        former = None if self.visitor is None else self.visitor.session_id
+        return Browser(
+            user_agent=self.user_agent,
+            address=self.address,
+            former_session_id=former,
+            known_by=self.known_by,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -82,30 +92,33 @@ class Visit(Guest):
     visitor: Visitor
     owner: Owner
 
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the sign-in is fresh enough for what is risky, as a page may show."""
-        window = self.node.config.stepup_window_seconds
-        return is_fresh(self.visitor, self.visitor.looked_at, window)
-
     def risky(
-        self, operation: Callable[[Transaction, C], Awaitable[R]]
+        self,
+        operation: Callable[[Transaction, C], Awaitable[R]],
+        *,
+        unless: Callable[[R], bool] | None = None,
     ) -> Callable[[Transaction, C], Awaitable[R]]:
-        """The same operation, refused in its own transaction unless the sign-in is fresh."""
+        """The same operation, refused in its own transaction unless the sign-in is fresh.
+
+        `unless` tells a result by which nothing was done: it needs no proof.
+        """
         return after_step_up(
             operation,
             session_id=self.visitor.session_id,
             window_seconds=self.node.config.stepup_window_seconds,
+            unless=unless,
         )
 
 
 _View = Callable[..., Awaitable[ResponseReturnValue]]
 Register = Callable[[_View], _View]
+_PAGES: Final[dict[str, _View]] = {}  # what is looked at by somebody signed in, by its path
 
 
 def attach(app: Any, node: Node) -> None:
     """Give the pages their node, and every template what the frame of a page shows."""
     app.config[_NODE] = node
+    app.jinja_env.globals.update(form_at=form_at)
     app.context_processor(_frame)
 
 
@@ -116,6 +129,8 @@ def _frame() -> dict[str, object]:
         "visitor": g.get("visitor"),
         "live_id": g.get("live_id", ""),
         "waiting": g.get("waiting", 0),
+        # How the visitor may confirm that it is they; None while their sign-in is fresh.
+        "confirm_by": g.get("confirm_by"),
         "here": request.path,
         # Where the frame of this page is asked for again; what a form brought up cannot be.
         "address": request.full_path.rstrip("?") if request.method == "GET" else "/attention",
@@ -124,13 +139,14 @@ def _frame() -> dict[str, object]:
 
 
 def signed_in(
-    pages: Blueprint, method: str, path: str, *, refused: str = "refusal.html"
+    pages: Blueprint, method: str, path: str, *, page: str = "", refused: str = "refusal.html"
 ) -> Register:
     """Register a view for somebody who is signed in; others are led to the sign-in page.
 
-    `refused` is the template of a refusal: a page with a form shows it again, with the `sentence`.
+    `page` is the path, as it is registered, of the page that the form stands on: a form that is
+    refused comes back there. `refused` is the template of a refusal that has no such page.
     """
-    return _registered(pages, method, path, needs_visitor=True, refused=refused)
+    return _registered(pages, method, path, needs_visitor=True, refused=refused, page=page)
 
 
 def for_guests(
@@ -141,8 +157,12 @@ def for_guests(
 
 
 async def show(template: str, status: int = 200, /, **context: Any) -> Response:
-    """A page, or the part of one."""
-    return Response(await render_template(template, **context), status=status)
+    """A page, or the part of one; what no form on it has told of a refusal stands on top."""
+    page = await render_template(template, **context)
+    refused = g.get("refused")
+    if refused is not None and not refused.is_told:
+        page = await render_template(template, **context, untold=refused)
+    return Response(page, status=status)
 
 
 def go_to(path: str) -> ResponseReturnValue:
@@ -151,9 +171,12 @@ def go_to(path: str) -> ResponseReturnValue:
 
 
 def _registered(
-    pages: Blueprint, method: str, path: str, *, needs_visitor: bool, refused: str
+    pages: Blueprint, method: str, path: str, *, needs_visitor: bool, refused: str, page: str = ""
 ) -> Register:
     def register(view: _View) -> _View:
+        if needs_visitor and method == "GET":
+            _PAGES[path] = view
+
         async def viewing(**params: Any) -> ResponseReturnValue:
             node: Node = current_app.config[_NODE]
             if (elsewhere := _public_address(node)) is not None:
@@ -161,20 +184,18 @@ def _registered(
             g.live_id = node.live.newest_id  # before the page looks at anything
             try:
                 if request.method == "POST":
-                    _refuse_foreign(node)
+                    refuse_foreign(request.headers, node.config.public_url)
                 guest = await _guest(node)
                 if guest.visitor is not None:
-                    g.visitor = guest.visitor
-                    g.waiting = await _count_waiting(node, guest.visitor)
+                    await _look_at_frame(node, guest.visitor)
                 if not needs_visitor:
                     return await view(guest, **params)
                 if guest.visitor is None:
                     return _to_sign_in()
-                return await view(_visit(guest), **params)
-            except StepUpNeeded:
-                return _to_step_up(node)
+                g.visit = _visit(guest)
+                return await _viewed(view, params)
             except MusterError as refusal:
-                return await show_refusal(refusal, refused)
+                return await _refuse(refusal, refused, page, params)
 
         pages.add_url_rule(
             path, endpoint=f"{method} {path}".replace(".", "_"), view_func=viewing, methods=[method]
@@ -184,18 +205,80 @@ def _registered(
     return register
 
 
-async def show_refusal(refusal: MusterError, template: str = "refusal.html") -> Response:
-    """A refusal as a page, with the status of its class."""
-    sent = await request.form if request.method == "POST" else request.args
-    page = await show(
+async def _viewed(view: _View, params: Mapping[str, str]) -> ResponseReturnValue:
+    """Let the view answer; again, if its form proves what the first go was refused for."""
+    visit: Visit = g.visit
+    try:
+        return await view(visit, **params)
+    except StepUpNeeded:
+        if not confirming.is_confirmed(visit.form):
+            raise
+    await confirming.confirm(
+        visit.node.db,
+        visit.visitor,
+        visit.form,
+        public_url=visit.node.config.public_url,
+        ceremony=visit.ceremony,
+        browser=visit.browser,
+    )
+    guest = await _guest(visit.node)
+    if guest.visitor is None:
+        return _to_sign_in()
+    await _look_at_frame(visit.node, guest.visitor)
+    g.visit = _visit(guest)
+    return await view(g.visit, **params)
+
+
+async def _refuse(
+    refusal: MusterError, template: str, page: str, params: Mapping[str, str]
+) -> Response:
+    """A refusal as a page, with the status of its class; a form comes back with what it held."""
+    if isinstance(refusal, StepUpNeeded):
+        refusal.field = confirming.FIELD
+    visit: Visit | None = g.get("visit")
+    answer = None
+    if visit is not None and page and not isinstance(refusal, NotFound):
+        answer = await _show_again(visit, refusal, page, params)
+    if answer is None:
+        answer = await _show_refusal(refusal, template)
+    answer.status_code = status_of(refusal)
+    answer.headers.extend(refusal_headers(refusal))
+    return answer
+
+
+async def _show_again(
+    visit: Visit, refusal: MusterError, page: str, params: Mapping[str, str]
+) -> Response | None:
+    """The page that a form stands on; a page of its own if the confirmation has no place there.
+
+    None when there is no such page any more, or it cannot be read.
+    """
+    g.refused = refused_form(request.path, visit.form, refusal)
+    named = {name: value for name, value in params.items() if f"<{name}>" in page}
+    try:
+        shown = await _PAGES[page](visit, **named)
+    except MusterError:
+        g.refused = None
+        return None
+    if refusal.field == confirming.FIELD and not g.refused.is_shown:
+        return await show("confirm.html", sent=g.refused.sent)
+    return shown if isinstance(shown, Response) else None
+
+
+async def _show_refusal(refusal: MusterError, template: str) -> Response:
+    sent = (await request.form if request.method == "POST" else request.args).to_dict()
+    if isinstance(refusal, ForeignForm):
+        sent = {}
+    elif request.method == "POST" and template != "refusal.html":
+        g.refused = refused_form(request.path, sent, refusal)
+    nothing_done = isinstance(refusal, Unavailable) and not isinstance(refusal, OutcomeUnknown)
+    return await show(
         template,
-        status_of(refusal),
         sentence=sentence_of(refusal),
         code=refusal.code,
-        sent=sent.to_dict(),
+        sent=without_secrets(sent),
+        may_repeat=nothing_done and request.method == "POST",
     )
-    page.headers.extend(refusal_headers(refusal))
-    return page
 
 
 def set_cookie(
@@ -239,6 +322,8 @@ async def _guest(node: Node) -> Guest:
         address=request.remote_addr or "",
         user_agent=request.headers.get("user-agent", ""),
         is_fragment=request.headers.get("hx-request") == "true",
+        ceremony=request.cookies.get(name_of(CEREMONY, node.config.public_url), ""),
+        known_by=request.cookies.get(name_of(KNOWN, node.config.public_url), ""),
         visitor=visitor,
     )
 
@@ -256,10 +341,14 @@ async def _note_seen(node: Node, visitor: Visitor, cookie: str) -> None:
         return response
 
 
-async def _count_waiting(node: Node, visitor: Visitor) -> int:
+async def _look_at_frame(node: Node, visitor: Visitor) -> None:
+    """What the frame of a page shows of its owner's, and how they may confirm who they are."""
     owner = Owner(owner_id=visitor.owner_id, via="browser")
-    async with node.db.transaction(owner, look=True) as tx:
-        return (await count_waiting(tx)).total
+    is_old = not is_fresh(visitor, visitor.looked_at, node.config.stepup_window_seconds)
+    g.visitor = visitor
+    async with node.db.transaction(owner) as tx:
+        g.waiting = (await count_waiting(tx)).total
+        g.confirm_by = await count_ways(tx) if is_old else None
 
 
 def _visit(guest: Guest) -> Visit:
@@ -276,15 +365,6 @@ def _to_sign_in() -> ResponseReturnValue:
     return redirect(f"/sign-in?next={quote(wanted, safe='/')}", 303)
 
 
-def _to_step_up(node: Node) -> ResponseReturnValue:
-    """Lead to the step-up page, and back to the page that was asked for or whose form was sent."""
-    if request.method == "GET":
-        wanted = _asked_for()
-    else:
-        wanted = path_of(request.headers.get("referer"), node.config.public_url) or "/"
-    return redirect(f"/step-up?next={quote(own_path(wanted), safe='/')}", 303)
-
-
 def _public_address(node: Node) -> str | None:
     """Where this page is by its public name, if it was asked for by another one."""
     public = urlsplit(node.config.public_url)
@@ -298,18 +378,3 @@ def _asked_for() -> str:
     path = quote(request.path, safe="/:@!$&'()*+,;=~")
     query = request.query_string.decode("latin-1") if request.method == "GET" else ""
     return f"{path}?{query}" if query else path
-
-
-def _refuse_foreign(node: Node) -> None:
-    site = request.headers.get("sec-fetch-site")
-    origin = request.headers.get("origin")
-    if site is not None and site != "same-origin":
-        _foreign()
-    if origin is not None and origin.lower() != node.config.public_url.lower():
-        _foreign()
-    if site is None and origin is None:
-        _foreign()
-
-
-def _foreign() -> NoReturn:
-    raise ForeignForm("This form did not come from a page of this muster; nothing was done.")

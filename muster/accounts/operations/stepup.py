@@ -63,12 +63,28 @@ async def require_fresh(tx: Transaction, *, session_id: int, window_seconds: int
 
 
 def after_step_up(
-    operation: Callable[[Transaction, C], Awaitable[R]], *, session_id: int, window_seconds: int
+    operation: Callable[[Transaction, C], Awaitable[R]],
+    *,
+    session_id: int,
+    window_seconds: int,
+    unless: Callable[[R], bool] | None = None,
 ) -> Callable[[Transaction, C], Awaitable[R]]:
-    """The same operation, which first requires a fresh sign-in in its own transaction."""
+    """The same operation, which first requires a fresh sign-in in its own transaction.
+
+    `unless` says of a result that nothing was done. It needs no proof then: nobody should prove who
+    they are to hear that it is too late. Any other is undone with the transaction.
+    """
 
     async def guarded(tx: Transaction, command: C) -> R:
-        await require_fresh(tx, session_id=session_id, window_seconds=window_seconds)
+        try:
+            await require_fresh(tx, session_id=session_id, window_seconds=window_seconds)
+        except StepUpNeeded:
+            if unless is None:
+                raise
+            result = await operation(tx, command)
+            if not unless(result):
+                raise
+            return result
         return await operation(tx, command)
 
     return guarded

@@ -130,14 +130,16 @@ async def test_agents_are_retired(db: SpiedDatabase, cluster: Cluster) -> None:
 async def test_all_of_it_needs_a_fresh_sign_in(
     db: SpiedDatabase, cluster: Cluster, path: str
 ) -> None:
-    """Making, revoking and retiring lead to the step-up first, and change nothing until then."""
+    """Making, revoking and retiring ask to confirm in place, and change nothing until then."""
     async with settings(db, cluster) as at:
         agent = await make_agent(db, at.person.owner, "helper", chief=False)
         (token,) = (await db.run(at.person.owner, list_agent_tokens, None))[agent.agent_id]
         db.clock_offset += timedelta(hours=12)
         form = {"name": "other", "part": "agent"}
         answer = await at.visiting.post(f"/settings/agents{path.format(token.id)}", **form)
-        assert "Confirm that it is you" in answer.text or "/step-up" in answer.headers["location"]
+        assert answer.status_code == 409
+        assert "This needs a fresh sign-in" in answer.text
+        assert 'name="confirm_password"' in answer.text
         assert await at.agents() == {"helper": False}
         kept = await db.run(at.person.owner, list_agent_tokens, None)
         assert [one.id for one in kept[agent.agent_id]] == [token.id]

@@ -128,16 +128,16 @@ async def test_an_approval_is_done_once(owner_desk: OpenOwnerDesk) -> None:
 
 @pytest.mark.rule(262, 263)
 async def test_an_old_sign_in_confirms_first(owner_desk: OpenOwnerDesk, db: SpiedDatabase) -> None:
-    """With a sign-in of more than 12 hours approving leads to step-up; rejecting does not."""
+    """With a sign-in of more than 12 hours approving asks to confirm; rejecting does not."""
     async with owner_desk() as at:
         db.clock_offset = STEP_UP_WINDOW + timedelta(minutes=1)
         draft, other = await at.draft(), await at.draft()
         page = await at.page(f"/drafts/{draft.id}")
-        assert f'href="/step-up?next=/drafts/{draft.id}"' in page
-        assert f"/drafts/{draft.id}/approve" not in page
+        assert f"/drafts/{draft.id}/approve" in page
+        assert "/step-up" not in page
         answer = await at.decide(draft, "approve")
-        assert answer.status_code == 303
-        assert answer.headers["location"].startswith("/step-up?next=")
+        assert answer.status_code == 409
+        assert "This needs a fresh sign-in" in answer.text
         assert await at.state(draft) == "pending"
         assert (await at.decide(other, "reject")).status_code == 303
         assert await at.state(other) == "rejected"
@@ -149,7 +149,7 @@ async def test_the_window_is_a_setting(owner_desk: OpenOwnerDesk, db: SpiedDatab
     async with owner_desk(MUSTER_STEPUP_WINDOW="1m") as at:
         draft = await at.draft()
         db.clock_offset = timedelta(seconds=61)
-        assert (await at.decide(draft, "approve")).headers["location"].startswith("/step-up")
+        assert (await at.decide(draft, "approve")).status_code == 409
         db.clock_offset = timedelta(seconds=30)
         assert (await at.decide(draft, "approve")).headers["location"].startswith("/attention")
 
@@ -265,7 +265,7 @@ async def test_a_form_of_another_site_decides_nothing(owner_desk: OpenOwnerDesk)
     async with owner_desk() as at:
         draft = await at.draft()
         at.visiting.client.headers["Sec-Fetch-Site"] = "cross-site"
-        assert (await at.decide(draft, "approve")).status_code == 409
+        assert (await at.decide(draft, "approve")).status_code == 403
         assert await at.state(draft) == "pending"
 
 

@@ -34,18 +34,18 @@ MISSING = ("/nowhere", "/docs/1", "/setup")
 
 @attrs.frozen(kw_only=True)
 class Way:
-    """How somebody signs in, and proves anew that it is they."""
+    """How somebody signs in, and proves anew that it is they who approve."""
 
     sign_in: Callable[[Tab], Awaitable[None]]
-    confirm: Callable[[Tab], Awaitable[None]]
+    approve: Callable[[Tab], Awaitable[None]]
 
 
 async def _sign_in_by_passkey(tab: Tab) -> None:
     await tab.press("Go on with a passkey")
 
 
-async def _confirm_by_passkey(tab: Tab) -> None:
-    await tab.press("Confirm with a passkey")
+async def _approve_by_passkey(tab: Tab) -> None:
+    await tab.press("Approve and send with a passkey")
 
 
 async def _sign_in_by_password(tab: Tab) -> None:
@@ -53,13 +53,13 @@ async def _sign_in_by_password(tab: Tab) -> None:
     await tab.press("Go on with the password")
 
 
-async def _confirm_by_password(tab: Tab) -> None:
+async def _approve_by_password(tab: Tab) -> None:
     await tab.fill("Password of ada", PASSWORD)
-    await tab.press("Confirm")
+    await tab.press("Approve and send")
 
 
-PASSKEY = Way(sign_in=_sign_in_by_passkey, confirm=_confirm_by_passkey)
-BY_PASSWORD = Way(sign_in=_sign_in_by_password, confirm=_confirm_by_password)
+PASSKEY = Way(sign_in=_sign_in_by_passkey, approve=_approve_by_passkey)
+BY_PASSWORD = Way(sign_in=_sign_in_by_password, approve=_approve_by_password)
 
 
 @pytest.mark.rule(6, 8, 9, 11)
@@ -131,9 +131,7 @@ async def _answer_a_message(tab: Tab, chief: Chief, way: Way) -> None:
     await chief.done(turn)
     await tab.go("/attention?tab=drafts")
     await tab.sees("Thanks, noon works.")
-    await tab.press("Confirm it is you, to approve and send")
-    await way.confirm(tab)
-    await tab.press("Approve and send")
+    await way.approve(tab)
     await tab.sees("its plugin collects it")
     claimed = (await desk.claim()).json()
     assert claimed["body"] == "Thanks, noon works."

@@ -45,9 +45,7 @@ class Settings:
 
 
 @pytest.fixture
-async def settings(
-    db: SpiedDatabase, cluster: Cluster, owner: Owner
-) -> AsyncIterator[Settings]:
+async def settings(db: SpiedDatabase, cluster: Cluster, owner: Owner) -> AsyncIterator[Settings]:
     """An owner at the settings of a running server."""
     async with (
         running_server(db, cluster.app_url) as server,
@@ -190,7 +188,7 @@ async def test_other_sites_cannot_say_what_is_visible(settings: Settings) -> Non
     fields = {"tab": "t1", "items": "draft:1"}
     foreign = {"Sec-Fetch-Site": "cross-site"}
     client = settings.visiting.client
-    assert (await client.post("/live/visible", data=fields, headers=foreign)).status_code == 409
+    assert (await client.post("/live/visible", data=fields, headers=foreign)).status_code == 403
     async with page_client(settings.server) as guest:
         assert (await guest.post("/live/visible", data=fields)).status_code == 303
     assert not settings.server.node.presence.watches(settings.desk.owner.owner_id)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from web.pages.own_paths import own_path, path_of
+from web.pages.own_paths import own_path
 
 PUBLIC = "https://muster.example.test"
 
@@ -17,7 +17,6 @@ PUBLIC = "https://muster.example.test"
 def test_our_own_paths_stay(path: str) -> None:
     """A path with a query is led to as it is."""
     assert own_path(path) == path
-    assert path_of(f"{PUBLIC}{path}", PUBLIC) == path
 
 
 @pytest.mark.parametrize(
@@ -42,21 +41,3 @@ def test_no_text_leads_to_another_site(text: str) -> None:
     """A browser that follows what comes out stays at this muster."""
     led = urlsplit(urljoin(f"{PUBLIC}/sign-in", own_path(text)))
     assert (led.scheme, led.netloc) == ("https", "muster.example.test")
-
-
-@pytest.mark.parametrize(
-    ("address", "path"),
-    [
-        (None, None),
-        ("http://muster.example.test/x", None),
-        ("https://muster.example.test.evil.test/x", None),
-        ("https://muster.example.test:8443/x", None),
-        ("https://evil.test/x", None),
-        ("https://MUSTER.example.test/x?y=1#z", "/x?y=1"),
-        ("https://muster.example.test//evil.test", "/"),
-        ("https://muster.example.test", "/"),
-    ],
-)
-def test_the_path_of_an_address(address: str | None, path: str | None) -> None:
-    """Of an address of this muster's the path is taken, of any other nothing."""
-    assert path_of(address, PUBLIC) == path

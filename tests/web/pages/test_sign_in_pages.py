@@ -154,5 +154,5 @@ async def test_another_sites_form_signs_nobody_in(
         fields = {"name": ada.name, "password": PASSWORD}
         headers = {"Sec-Fetch-Site": "cross-site"}
         answer = await client.post("/sign-in", data=fields, headers=headers)
-        assert answer.status_code == 409
+        assert answer.status_code == 403
         assert "set-cookie" not in answer.headers

@@ -29,6 +29,7 @@
   function isInUse(region) {
     const focus = document.activeElement;
     if (focus && focus !== document.body && region.contains(focus)) return true;
+    if (region.querySelector("form[data-sent]")) return true;
     return [...region.querySelectorAll("input, textarea")].some((input) =>
       input.type === "checkbox" || input.type === "radio"
         ? input.checked !== input.defaultChecked
