@@ -15,7 +15,7 @@ from muster.clients.mirror.model import Focus, Resumed
 from muster.clients.mirror.paste import Done
 from muster.clients.mirror.windows import Listing
 
-Id = Annotated[int, msgspec.Meta(ge=1, lt=1 << 63)]
+Id = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 TmuxId = Annotated[str, msgspec.Meta(pattern=r"^[@%][0-9]{1,39}$")]
 SessionId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f-]{36}$")]
