@@ -5,9 +5,9 @@ is tested against the real thing of its side alone.
 
 Who makes what, and `host.py` puts together:
 
-- hooks.py: `open_sessions(folder, *, home, tell: TellFocus)`, an async context manager that gives
-  `Sessions` and runs their tasks in a nursery of its own. `folder` is this program's state folder
-  (held by it); hooks write to the spool in it at any time, also while the program is down.
+- hooks.py: `open_sessions(spool, *, home, tell: TellFocus)`, an async context manager that gives
+  `Sessions` and runs their tasks in a nursery of its own. `spool` is `spool.spool_folder(environ)`,
+  one for this user, to which hooks write at any time; any number of host programs watch it.
 - resume.py: `Resumer(tmux=…, sessions=…, …)`, which is `Resumes`. It starts windows through
   `tmux.Tmux.call`, which is bounded in time and output.
 """
