@@ -4,6 +4,7 @@ What sessions do is read from the stand-ins' own ledgers, so that a test can say
 hears of it; the real hooks have tests of their own.
 """
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ from muster.clients.mirror.model import (
 from muster.clients.mirror.tmux import Tmux
 from tests.support.claude_pane import ClaudePane, TmuxServer, open_tmux
 from tests.support.mirror_door import TOKEN, MirrorDoor, open_door
+from tests.support.waiting import until
 
 QUICK = Backoff(least_seconds=0.01, most_seconds=0.05)
 
@@ -63,14 +65,17 @@ class LedgerSessions:
     async def hear(self) -> None:
         """Tell of each new line in a ledger, as hooks would."""
         sizes: dict[str, int] = {}
-        while True:
+
+        def hear() -> bool:
             for pane, claude in tuple(self.known.items()):
                 ledger = claude.folder / f"{claude.session_id}.jsonl"
                 size = ledger.stat().st_size
                 if sizes.get(pane) != size:
                     sizes[pane] = size
                     self.changes.set()
-            await trio.sleep(0.01)
+            return False
+
+        await until(hear, math.inf)
 
     async def catch_up(self) -> None:
         """The ledger is read at each question."""
@@ -78,14 +83,19 @@ class LedgerSessions:
 
     async def proven(self, claude_session: str, text: str, after: datetime) -> Proof:
         """Wait for the line `submitted` with this text."""
-        while True:
+
+        def shown() -> Proof | None:
             for claude in self.known.values():
                 for line in claude.seen("submitted", text=text):
                     at = datetime.fromtimestamp(line["at"], UTC)
                     same = claude.session_id == claude_session and at >= after
                     if same and self.proves:
                         return Proof(source=ProofSource.HOOK, at=at)
-            await trio.sleep(0.01)
+            return None
+
+        proof: Proof | None = await until(shown, math.inf)
+        assert proof is not None
+        return proof
 
 
 def _state(claude: ClaudePane) -> SessionState | None:

@@ -97,13 +97,14 @@ class Host:
             await desk.take_up()
             nursery.start_soon(watch.run)
             nursery.start_soon(desk.show_screens)
-            connect = partial(self._connect, outbox, desk)
+            connect = partial(self._connect, outbox, desk, watch)
             closed = await come_back(connect, self.backoff, self._report)
             nursery.cancel_scope.cancel()
         return closed
 
-    async def _connect(self, outbox: Outbox, desk: Desk) -> Closed:
+    async def _connect(self, outbox: Outbox, desk: Desk, watch: Watch) -> Closed:
         async def serve(socket: trio_websocket.WebSocketConnection) -> Closed:
+            watch.tell_again()
             connection = Connection(
                 wire=Wire(socket=socket),
                 hello=frames.hello(

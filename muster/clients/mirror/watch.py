@@ -46,6 +46,7 @@ class Watch:
     seen: tuple[Seen, ...] = ()
     stillness: Stillness = attrs.field(factory=Stillness)
     repositories: Repositories = attrs.field(factory=lambda: Repositories(trio.current_time))
+    _looked: bool = False
     _told: str = ""
     _unsettled_looks: int = 0
     _changed_at: float = attrs.field(factory=trio.current_time)
@@ -53,6 +54,7 @@ class Watch:
     async def run(self) -> None:
         """Look until cancelled; `changed` is called with each new list, and with the first."""
         self.changed(await self._look_again())
+        self._looked = True
         while True:
             looked_at = trio.current_time()
             with trio.move_on_after(self._rest_seconds()):
@@ -66,6 +68,11 @@ class Watch:
     def look_now(self) -> None:
         """Look as soon as that may be: something was done that changes the list."""
         self.sessions.changes.set()
+
+    def tell_again(self) -> None:
+        """Tell the newest list once more, if there was a look: somebody new listens."""
+        if self._looked:
+            self.changed(self.listing)
 
     def _rest_seconds(self) -> float:
         if 0 < self._unsettled_looks <= UNSETTLED_LOOKS_MAX:

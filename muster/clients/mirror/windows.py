@@ -12,7 +12,7 @@ from datetime import datetime
 import attrs
 import msgspec
 
-from muster.clients.mirror.model import Place, Sessions, SessionState, State
+from muster.clients.mirror.model import Sessions, SessionState, State
 from muster.clients.mirror.repositories import Repositories
 from muster.clients.mirror.stillness import Stillness
 from muster.clients.mirror.tmux import Pane
@@ -157,8 +157,3 @@ def _view(seen: Seen, stillness: Stillness, repositories: Repositories, now: dat
         cwd=cwd,
         repo=None if cwd is None or session is None else repositories.of(cwd),
     )
-
-
-def find(seen: Sequence[Seen], place: Place) -> Seen | None:
-    """The pane at this place, None when it is gone."""
-    return next((each for each in seen if each.pane.place == place), None)
