@@ -35,6 +35,7 @@ _COMMANDS: dict[str, _Listed] = {
     "asks": _Listed("muster.commands.asks:asks", "Read and answer what is asked of you."),
     "chief": _Listed("muster.commands.chief:chief", "See what your chief is at; write to it."),
     "audit": _Listed("muster.commands.audit:audit", "Read who did what, newest first."),
+    "mirror": _Listed("muster.commands.mirror:mirror", "Mirror this machine's tmux windows."),
     "mail": _Listed("muster.commands.mail:mail", "Run the mail plugin, or check it."),
     "config": _Listed("muster.commands.config:config", "Show and check the settings."),
     "db": _Listed("muster.commands.db:db", "Look after the database."),

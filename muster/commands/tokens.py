@@ -27,6 +27,7 @@ class TokenSetting:
 
 
 AGENT = TokenSetting(name="MUSTER_AGENT_TOKEN", prefix="mag_", whose="an agent's")
+MIRROR = TokenSetting(name="MUSTER_MIRROR_TOKEN", prefix="mmh_", whose="a mirror host's")
 PLUGIN = TokenSetting(name="MUSTER_PLUGIN_TOKEN", prefix="mpl_", whose="a plugin's")
 
 
@@ -83,7 +84,7 @@ def client_faults(environ: Mapping[str, str]) -> tuple[str, ...]:
             split_url(environ["MUSTER_URL"])
     except Invalid as error:
         faults.append(error.sentence)
-    for setting in (AGENT, PLUGIN):
+    for setting in (AGENT, MIRROR, PLUGIN):
         if not (environ.get(setting.name) or environ.get(f"{setting.name}_FILE")):
             continue
         try:

@@ -17,11 +17,12 @@ import trio
 
 from muster.clients.coming_back import Backoff
 from muster.clients.dial import Closed
-from muster.clients.mirror.host import Host, MakeResumes
+from muster.clients.mirror.host import Host
 from muster.clients.mirror.model import (
     Place,
     Proof,
     ProofSource,
+    Resumes,
     Sessions,
     SessionState,
     State,
@@ -122,7 +123,7 @@ class MirrorStage:
     closed: Closed | None = None
     interactive: bool = True
     program: str = "tmux"
-    make_resumes: MakeResumes | None = None
+    resumes: Resumes | None = None
 
     @property
     def host(self) -> Host:
@@ -144,7 +145,7 @@ class MirrorStage:
             tmux=Tmux(program=self.program, socket=str(self.tmux.socket)),
             interactive=self.interactive,
             open_sessions=open_sessions,
-            make_resumes=self.make_resumes,
+            resumes=self.resumes,
             lines=tell,
             backoff=QUICK,
         )

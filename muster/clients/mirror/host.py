@@ -30,14 +30,13 @@ from muster.clients.mirror.windows import Listing, cleaned
 from muster.clients.wires import Wire
 
 OpenSessions = Callable[[TellFocus], AbstractAsyncContextManager[Sessions]]
-MakeResumes = Callable[[Tmux, Sessions], Resumes]
 
 
 @attrs.frozen(kw_only=True)
 class Host:
     """How one host is set: `name` is the machine's own, 1 to 80 characters once cleaned.
 
-    `folder` is its state folder; without `make_resumes` it offers none, and without `interactive`
+    `folder` is its state folder; without `resumes` it offers none, and without `interactive`
     nothing is ever typed.
     """
 
@@ -48,7 +47,7 @@ class Host:
     tmux: Tmux
     interactive: bool
     open_sessions: OpenSessions
-    make_resumes: MakeResumes | None
+    resumes: Resumes | None
     lines: Lines
     backoff: Backoff = attrs.field(factory=Backoff)
 
@@ -90,7 +89,7 @@ class Host:
                 journal=journal,
                 outbox=outbox,
                 paster=paster,
-                resumes=self.make_resumes and self.make_resumes(self.tmux, sessions),
+                resumes=self.resumes,
                 look_now=watch.look_now,
                 lines=self.lines,
             )
@@ -110,7 +109,7 @@ class Host:
                 hello=frames.hello(
                     cleaned(self.name, frames.HOST_CHARACTERS_MAX) or "host",
                     interactive=self.interactive,
-                    resume_spawn=self.make_resumes is not None,
+                    resume_spawn=self.resumes is not None,
                 ),
                 outbox=outbox,
                 desk=desk,

@@ -12,10 +12,8 @@ from muster.clients.mirror.model import (
     FocusSource,
     Outcome,
     Resumed,
-    Sessions,
 )
 from muster.clients.mirror.outbox import Outbox
-from muster.clients.mirror.tmux import Tmux
 from tests.support.mirror_door import TOKEN, Frame
 from tests.support.mirror_stage import MirrorStage, mirror
 from tests.support.waiting import dawdle, until
@@ -199,10 +197,6 @@ class Starts:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def make(self, _: Tmux, __: Sessions) -> "Starts":
-        """These are the host's."""
-        return self
-
     async def resume(self, claude_session: str) -> Resumed:
         """Start it, so to say."""
         self.asked.append(claude_session)
@@ -211,8 +205,7 @@ class Starts:
 
 async def test_a_resume_is_asked_of_the_host_and_answered(mirror: MirrorStage) -> None:
     """A host that offers resumes starts the session and says in which window."""
-    starts = Starts()
-    mirror.make_resumes = starts.make
+    mirror.resumes = starts = Starts()
     async with mirror.running():
         await mirror.door.send("resume", resume_id=2, claude_session=SESSION)
         done = await mirror.door.until("resume.done", resume_id=2)
