@@ -119,6 +119,13 @@ SETTINGS: tuple[Setting, ...] = (
         client=True,
     ),
     Setting(
+        name="MUSTER_MIRROR_TOKEN",
+        default="none",
+        meaning="the token of a machine, for its muster mirror",
+        secret=True,
+        client=True,
+    ),
+    Setting(
         name="MUSTER_AGENT_TOKEN",
         default="none",
         meaning="the token of an agent, for its runner",
