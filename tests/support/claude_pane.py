@@ -30,6 +30,8 @@ from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 10.0
+MUSTER = f"{sys.executable} -m muster"
+"""How hooks that are installed for a test call muster."""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,6 +87,20 @@ class ClaudePane:
         first: dict[str, Any] = found[0]
         return first
 
+    async def gone(self, *, count: int = 1) -> None:
+        """Wait until it ended for the `count`th time, and its process is no more."""
+        await self.until("ended", count=count)
+        stat = Path(f"/proc/{self.seen('started')[count - 1]['pid']}/stat")
+
+        def is_no_more() -> bool:
+            try:
+                # Whoever has ended but was not waited for is gone as well.
+                return stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+            except OSError:
+                return True
+
+        await until(is_no_more, 10)
+
 
 @attrs.frozen(kw_only=True)
 class TmuxServer:
@@ -135,7 +151,7 @@ class TmuxServer:
         before = self.known(session_id, cwd=cwd).seen("started")
         where = ["split-window", "-t", split] if split else ["new-window", "-d"]
         told = await self.run(
-            *where, "-P", "-F", "#{pane_id} #{window_id}", "-c", str(cwd),
+            *where, "-P", "-F", "#{pane_id} #{window_id}", "-c", str(cwd).replace("#", "##"),
             shlex.join([str(self.program), *flags]),
         )  # fmt: skip
         pane, window = told.split()

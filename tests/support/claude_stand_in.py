@@ -326,7 +326,7 @@ def main() -> None:
         loop.run()
     finally:
         put("\x1b[?2004l\r\n")
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
+        termios.tcsetattr(0, termios.TCSANOW, before)
 
 
 if __name__ == "__main__":

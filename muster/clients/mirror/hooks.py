@@ -24,7 +24,6 @@ from typing import Final
 import attrs
 import trio
 
-from muster.clients.mirror.hook_rules import ENDED
 from muster.clients.mirror.model import (
     Focus,
     Place,
@@ -41,8 +40,8 @@ from muster.clients.mirror.spool import (
     WAKE,
     Kept,
     digest_of,
+    lives,
     read_session,
-    started_tick,
 )
 from muster.clients.mirror.transcripts import Reader, Told, find_transcripts, is_transcript
 
@@ -103,7 +102,7 @@ class HookedSessions:
         """The session that the pane shows; None when none that lives is known."""
         session = self._shown.get(place)
         kept = None if session is None else self._kept.get(session)
-        if kept is None or not _lives(kept):
+        if kept is None or not lives(kept):
             return None
         transcript = Path(kept.transcript)
         return SessionState(
@@ -117,7 +116,7 @@ class HookedSessions:
     def is_running(self, claude_session: str) -> bool:
         """Whether a process on this machine is known to run the session, in whatever pane."""
         kept = self._kept.get(claude_session)
-        return kept is not None and _lives(kept)
+        return kept is not None and lives(kept)
 
     async def catch_up(self) -> None:
         """Take in every hook event that was left by now."""
@@ -210,7 +209,7 @@ class HookedSessions:
     def _choose(self, place: Place) -> None:
         """The pane shows the session that spoke there last and has not ended."""
         known = [self._kept[each] for each in self._here[place] if each in self._kept]
-        living = [kept for kept in known if _place(kept) == place and _lives(kept)]
+        living = [kept for kept in known if _place(kept) == place and lives(kept)]
         self._shown.pop(place, None)
         self._here[place] = {kept.session for kept in living}
         if living:
@@ -369,10 +368,6 @@ def _forget_old(spool: Path) -> None:
 
 def _place(kept: Kept) -> Place:
     return Place(tmux_pid=kept.tmux_pid, pane=kept.pane)
-
-
-def _lives(kept: Kept) -> bool:
-    return kept.doing.state != ENDED and started_tick(kept.process) == kept.started
 
 
 def _holds(told: Told, text: str) -> bool:

@@ -121,6 +121,11 @@ def read_session(spool: str, session: str) -> Kept | None:
     return decode(content, session) if len(content) <= FILE_BYTES_MAX else None
 
 
+def lives(kept: Kept) -> bool:
+    """Whether the session has not ended, and its process is there."""
+    return not kept.doing.ended and started_tick(kept.process) == kept.started
+
+
 def started_tick(process: int) -> int | None:
     """The clock tick at which a process began, which tells it from a later one of its number.
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,10 +15,9 @@ from muster.clients.mirror.hook_settings import change
 from muster.clients.mirror.hooks import HookedSessions, open_sessions
 from muster.clients.mirror.model import Focus, FocusSource, Place, ProofSource, SessionState, State
 from muster.clients.mirror.spool import spool_folder
-from tests.support.claude_pane import ClaudePane, TmuxServer, open_tmux
+from tests.support.claude_pane import MUSTER, ClaudePane, TmuxServer, open_tmux
 from tests.support.waiting import dawdle, until
 
-PROGRAM = f"{sys.executable} -m muster"
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -52,7 +50,7 @@ class Box:
 async def box(tmp_path: Path) -> AsyncIterator[Box]:
     """A machine whose Claude Code calls muster's hooks."""
     async with open_tmux(tmp_path / "box") as tmux:
-        change(tmux.home / ".claude" / "settings.json", PROGRAM)
+        change(tmux.home / ".claude" / "settings.json", MUSTER)
         yield Box(tmux, int(await tmux.run("display-message", "-p", "#{pid}")))
 
 
@@ -145,7 +143,7 @@ async def test_a_hook_without_a_terminal_of_its_own_leaves_nothing(box: Box) -> 
             **box.tmux.environ, "TMUX": f"x,{box.tmux_pid},0", "TMUX_PANE": claude.pane
         }  # fmt: skip
         told = b'{"session_id": "11111111-2222-4333-8444-555555555555", "prompt": "x"}'
-        hook = [*PROGRAM.split(), "mirror", "hook", "Stop"]
+        hook = [*MUSTER.split(), "mirror", "hook", "Stop"]
         await trio.run_process(hook, stdin=told, env=environ)
         await sessions.catch_up()
         state = sessions.state_of(box.place(claude))
