@@ -42,7 +42,7 @@ GAP_BYTES_A_SECOND = 128 * 1024
 """The gap before Enter grows with the text: a terminal program takes its time to read it."""
 
 PROOF_SECONDS_MAX = 3600.0
-RECOVERY_SECONDS = 10.0
+RECOVERY_SECONDS = 3.0
 
 
 class Reason(enum.Enum):
