@@ -41,6 +41,7 @@ from muster.accounts.operations.sessions import (
 )
 from muster.accounts.operations.stepup import StepUpNeeded, after_step_up, is_fresh
 from muster.accounts.rules.signing import Browser
+from muster.chief.operations.first_steps import find_first_steps
 from muster.chief.operations.glance import count_waiting
 from muster.errors import Invalid, MusterError, NotFound, OutcomeUnknown, Unavailable
 from muster.node.node import Node
@@ -134,7 +135,9 @@ def _frame() -> dict[str, object]:
         "here": request.path,
         # Where the frame of this page is asked for again; what a form brought up cannot be.
         "address": request.full_path.rstrip("?") if request.method == "GET" else "/attention",
+        "first_steps": g.get("first_steps"),
         "plugins_on": node.config.plugins,
+        "public_url": node.config.public_url,
     }
 
 
@@ -342,12 +345,13 @@ async def _note_seen(node: Node, visitor: Visitor, cookie: str) -> None:
 
 
 async def _look_at_frame(node: Node, visitor: Visitor) -> None:
-    """What the frame of a page shows of its owner's, and how they may confirm who they are."""
+    """What the frame of a page shows of its owner's, and what the empty states say to do next."""
     owner = Owner(owner_id=visitor.owner_id, via="browser")
     is_old = not is_fresh(visitor, visitor.looked_at, node.config.stepup_window_seconds)
     g.visitor = visitor
     async with node.db.transaction(owner) as tx:
-        g.waiting = (await count_waiting(tx)).total
+        waiting, g.first_steps = await tx.together(count_waiting(tx), find_first_steps(tx))
+        g.waiting = waiting.total
         g.confirm_by = await count_ways(tx) if is_old else None
 
 
