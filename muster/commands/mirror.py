@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from muster.commands import mirror_parts
 from muster.commands.exits import Exit, as_sentence
 from muster.commands.tokens import DEFAULT_URL, MIRROR, bad_setting, read_token
 from muster.errors import Conflict, MusterError, Refused, Unauthorized
@@ -57,6 +58,10 @@ def mirror(ctx: click.Context, /, *, as_json: bool, **given: Any) -> int | None:
         return None
     _run(MirrorOptions(**given), as_json=as_json)
     return Exit.OK
+
+
+for _part in (mirror_parts.hooks, mirror_parts.hook, mirror_parts.mcp, mirror_parts.unit):
+    mirror.add_command(_part)
 
 
 @attrs.frozen(kw_only=True)

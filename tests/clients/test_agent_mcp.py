@@ -2,88 +2,39 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import attrs
 import httpx2
-import mcp_types
 import pytest
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
-from mcp.server.lowlevel.server import Server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from muster.clients.agent.backend import TurnError
 from muster.clients.agent.mcp import ANSWER_BYTES_MAX, McpTools
+from tests.support.mcp_server import mcp_app, serving_app
 
 TOKEN = "mag_secret-of-the-test"
-
-
-async def list_tools(_context: Any, params: Any) -> mcp_types.ListToolsResult:
-    """Two pages of one tool each."""
-    schema = {"type": "object", "properties": {"body": {"type": "string"}}}
-    first = params is None or params.cursor is None
-    name = "reply_draft" if first else "look"
-    tool = mcp_types.Tool(name=name, description=f"{name} it", input_schema=schema)
-    return mcp_types.ListToolsResult(tools=[tool], next_cursor="2" if first else None)
-
-
-async def call_tool(
-    _context: Any, params: mcp_types.CallToolRequestParams
-) -> mcp_types.CallToolResult:
-    """Echo the body, refuse "no", and know no other tool."""
-    if params.name != "reply_draft":
-        raise ValueError(f"no tool {params.name}")
-    body = (params.arguments or {})["body"]
-    return mcp_types.CallToolResult(
-        content=[mcp_types.TextContent(text="got"), mcp_types.TextContent(text=body)],
-        structured_content={"body": body},
-        is_error=body == "no",
-    )
 
 
 @asynccontextmanager
 async def tools_of(app: Any) -> AsyncIterator[McpTools]:
     """The runner's tools at an ASGI app on a port of 127.0.0.1."""
-    config = Config()
-    config.bind = ["127.0.0.1:0"]
-    config.graceful_timeout = 0.1
-    stop = trio.Event()
-
-    async def with_lifespan(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            await app(scope, receive, send)
-            return
-        for stage in ("startup", "shutdown"):
-            await receive()
-            await send({"type": f"lifespan.{stage}.complete"})
-
     async with (
-        trio.open_nursery() as nursery,
+        serving_app(app) as url,
         httpx2.AsyncClient(verify=False, trust_env=False) as http,
     ):
-        binds = await nursery.start(
-            partial(serve, with_lifespan, config, shutdown_trigger=stop.wait)
-        )
-        yield McpTools(http=http, url=f"{binds[0]}/", token=TOKEN)
-        stop.set()
+        yield McpTools(http=http, url=f"{url}/", token=TOKEN)
 
 
 @asynccontextmanager
 async def real_tools(*, json_response: bool) -> AsyncIterator[McpTools]:
     """The tools at a stateless MCP server of the mcp package."""
-    server = Server("test", on_list_tools=list_tools, on_call_tool=call_tool)
-    manager = StreamableHTTPSessionManager(server, stateless=True, json_response=json_response)
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        headers = dict(scope["headers"])
+    def check(path: str, headers: dict[bytes, bytes]) -> None:
         assert headers[b"authorization"] == f"Bearer {TOKEN}".encode()
-        assert scope["path"] == "/mcp"
-        await manager.handle_request(scope, receive, send)
+        assert path == "/mcp"
 
-    async with manager.run(), tools_of(app) as tools:
+    async with mcp_app(check, json_response=json_response) as app, tools_of(app) as tools:
         yield tools
 
 
