@@ -206,7 +206,14 @@
   document.addEventListener("click", async (event) => {
     const button = event.target.closest?.("button[data-copy]");
     if (!button) return;
-    await navigator.clipboard.writeText(document.querySelector(button.dataset.copy).textContent);
-    button.textContent = "Copied";
+    const text = document.querySelector(button.dataset.copy);
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "Copied";
+    } catch {
+      // The browser forbids it: the text is marked, and a person copies it.
+      getSelection().selectAllChildren(text);
+      button.textContent = "Marked: copy it with Ctrl-C";
+    }
   });
 })();

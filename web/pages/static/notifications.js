@@ -9,6 +9,21 @@
   const button = form.querySelector("[data-push-start]");
   const able = "serviceWorker" in navigator && "PushManager" in window && window.isSecureContext;
 
+  // What a browser calls its errors, and what to do about each; its own words help nobody.
+  const BLOCKED =
+    "This browser does not let this page notify you. Allow notifications in the site's settings" +
+    " (beside the address), and press the button again. A private window may have none.";
+  const SENTENCES = {
+    NotAllowedError: BLOCKED,
+    AbortError:
+      "This browser did not reach its push service. See that it is online and that push messaging" +
+      " is not turned off in its settings, and press the button again; or add ntfy or a webhook.",
+    NotSupportedError: "This browser has no push service. Add ntfy or a webhook instead.",
+  };
+  const UNKNOWN =
+    "This browser could not be subscribed. Reload the page and press the button again; or add" +
+    " ntfy or a webhook.";
+
   function tell(sentence) {
     const place = form.querySelector("[data-push-fault]");
     place.textContent = sentence;
@@ -38,17 +53,17 @@
   async function start() {
     tell("");
     if (!form.reportValidity()) return;
-    if ((await Notification.requestPermission()) !== "granted") {
-      tell("This browser was told not to show notifications of this page.");
-      return;
-    }
     try {
+      if ((await Notification.requestPermission()) !== "granted") {
+        tell(BLOCKED);
+        return;
+      }
       const { endpoint, keys } = (await subscribe()).toJSON();
       form.elements.url.value = endpoint;
       form.elements.p256dh.value = keys.p256dh;
       form.elements.auth.value = keys.auth;
     } catch (error) {
-      tell(`This browser could not be subscribed: ${error.message}`);
+      tell(SENTENCES[error.name] || UNKNOWN);
       return;
     }
     form.submit();
@@ -78,7 +93,12 @@
   });
 
   if (!able) {
-    tell("This browser takes no notifications here: they need https, or localhost.");
+    tell(
+      window.isSecureContext
+        ? "This browser takes no notifications. Add ntfy or a webhook instead."
+        : "Notifications of a browser need https, or localhost: open muster by such an address," +
+            " or add ntfy or a webhook.",
+    );
     return;
   }
   button.hidden = false;

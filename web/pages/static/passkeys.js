@@ -12,10 +12,22 @@
 
   const CONFIRM = "/step-up/options";
   const SENTENCES = {
-    NotAllowedError: "The passkey was not used: it was cancelled, or took too long.",
+    NotAllowedError: "The passkey was not used: it was cancelled, or took too long. Try again.",
+    AbortError: "The passkey was not used: something else asked for one meanwhile. Try again.",
     InvalidStateError: "This device has a passkey for this account already.",
-    SecurityError: "This page was opened under a name that passkeys cannot be used for.",
+    NotSupportedError: "This device makes no passkey that muster can use. Try another one.",
+    ConstraintError:
+      "This device asks for nothing before it uses a passkey. Set a screen lock (a PIN, a" +
+      " fingerprint) on it, or try another one.",
+    SecurityError:
+      "Passkeys cannot be used under this page's address. Open muster by its own address, with" +
+      " https or at localhost.",
+    TypeError: "muster did not answer. See that you are online, and try again.",
   };
+  const UNKNOWN = "The passkey could not be used. Try again, or another device.";
+
+  // A sentence of the server's, which may be shown as it is.
+  class Told extends Error {}
 
   function tell(form, sentence) {
     const place = form.querySelector("[data-passkey-fault]");
@@ -39,7 +51,7 @@
     // The page that the form itself is answered with has a place to confirm.
     if (page.querySelector('[data-code="step_up_needed"]')) return undefined;
     const told = page.querySelector("main [role=alert]");
-    throw new Error(told ? told.textContent : `The server answered ${answer.status}.`);
+    throw new Told(told ? told.textContent : "That was not done. Reload the page and try again.");
   }
 
   // Puts the answer to the form's own question into it; false when the page is being left instead.
@@ -83,7 +95,7 @@
       delete form.dataset.sent;
       button.removeAttribute("aria-disabled");
       if (confirms) form.elements.confirm_passkey.value = "";
-      tell(form, SENTENCES[error.name] || error.message);
+      tell(form, error instanceof Told ? error.message : SENTENCES[error.name] || UNKNOWN);
     }
   }
 
