@@ -12,8 +12,10 @@ from muster.commands.tokens import DEFAULT_URL, MIRROR, read_token
 from muster.errors import MusterError, Refused
 
 if TYPE_CHECKING:
+    from muster.clients.mirror.hook_settings import Version
     from muster.clients.mirror.mcp import Door
 
+VERSION_SECONDS = 15.0
 ADD_MCP = (
     "claude mcp add --scope user muster -- muster mirror mcp --url URL --token-file mirror.token"
 )
@@ -32,29 +34,35 @@ def hooks() -> None:
     type=click.Path(path_type=Path),
     help="The file [settings.json in CLAUDE_CONFIG_DIR, else in ~/.claude].",
 )
-def install(*, remove: bool, prints: bool, settings: Path | None) -> None:
+@click.option(
+    "--claude", default="claude", show_default=True, metavar="CMD", help="Claude Code's program."
+)
+def install(*, remove: bool, prints: bool, settings: Path | None, claude: str) -> None:
     """Write muster's hooks into Claude Code's settings; what is there stays.
 
     Sessions that run take them up by themselves; what one does is known from its next hook on. A
-    file that is not settings is left as it is.
+    file that is not settings is left as it is. Which hooks there are depends on Claude Code's
+    version: install them again once it was updated.
     """
     import json
 
     from muster.clients.mirror.hook_settings import (
         SettingsError,
         change,
+        events_of,
         settings_path,
         with_hooks,
     )
 
     if remove and prints:
         raise click.UsageError("--print shows what an installation would write; --remove is none")
+    events = () if remove else events_of(_version_of(claude))
     if prints:
-        click.echo(json.dumps(with_hooks({}, _this_program()), indent=2))
+        click.echo(json.dumps(with_hooks({}, _this_program(), events), indent=2))
         return
     path = settings or settings_path(os.environ)
     try:
-        changed = change(path, None if remove else _this_program())
+        changed = change(path, None if remove else _this_program(), events)
     except SettingsError as error:
         raise Refused(str(error)) from error
     done = "are taken out of" if remove else "are in"
@@ -124,6 +132,31 @@ def unit(*, installs: bool, **given: Any) -> None:
     for line in ("daemon-reload", f"enable --now {path.stem}"):
         click.echo(f"    systemctl --user {line}", err=True)
     click.echo("    loginctl enable-linger    # to mirror while you are not logged in", err=True)
+
+
+def _version_of(claude: str) -> "Version | None":
+    import subprocess
+
+    from muster.clients.mirror.hook_settings import read_version
+
+    said = ""
+    try:
+        said = subprocess.run(  # noqa: S603 - the program that the person named
+            [*shlex.split(claude), "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=VERSION_SECONDS,
+            check=False,
+        ).stdout
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        click.echo(f"muster: {claude} does not tell its version: {error}", err=True)
+    version = read_version(said)
+    if version is None:
+        told = "Claude Code's version is unknown: only hooks that every version knows are used."
+        click.echo(f"muster: {told}", err=True)
+    return version
 
 
 def _options(given: dict[str, Any]) -> list[str]:

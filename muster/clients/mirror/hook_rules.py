@@ -12,7 +12,6 @@ it does what its main agent does; `unknown` is what it does until its own hook s
     PostToolUse, …Failure, …Denied   working              the one of this call is gone
     Elicitation, ElicitationResult   as it was            one more, gone
     Notification permission_prompt   as it was            one, unless there are some
-    Notification idle_prompt         idle, if working     as they were; only while there is none
     Stop                             idle                 the main agent's are gone
     StopFailure                      unknown              one: a person must look
     SubagentStop                     as it was            those of that agent are gone
@@ -23,8 +22,9 @@ An event of a subagent (it has an `agent_id`) says nothing of the main agent's t
 questions stand on the same screen.
 
 What was found out the hard way, or read in Claude Code's manual:
-- A turn that a person interrupts ends without a hook; only `idle_prompt`, a minute later, tells it.
-  It is believed while the session is working and no question stood since.
+- A turn that a person interrupts ends without a hook, so the session is taken for working until its
+  next prompt or Stop. The notice `idle_prompt`, a minute later, is not believed: it also comes
+  while a model thinks long (anthropics/claude-code issue 32634).
 - `SessionStart` with `source: compact` comes in the middle of a turn.
 - Questions can stand side by side (parallel tools, several subagents), so one answered question is
   not the end of waiting. A question that was refused ends the turn without a hook: it stands until
@@ -43,25 +43,30 @@ IDLE: Final = "idle"
 UNKNOWN: Final = "unknown"
 ENDED: Final = "ended"
 
-EVENTS: Final = (
-    "SessionStart",
-    "UserPromptSubmit",
-    "PreToolUse",
-    "PermissionRequest",
-    "PostToolUse",
-    "PostToolUseFailure",
-    "PermissionDenied",
-    "Elicitation",
-    "ElicitationResult",
-    "Notification",
-    "Stop",
-    "StopFailure",
-    "SubagentStop",
-    "PreCompact",
-    "PostCompact",
-    "SessionEnd",
-)
-"""Every event that changes something; the others are not asked for."""
+EVENTS: Final = {
+    "SessionStart": (1, 0, 85),
+    "UserPromptSubmit": (1, 0, 85),
+    "PreToolUse": (1, 0, 85),
+    "PermissionRequest": (2, 0, 45),
+    "PostToolUse": (1, 0, 85),
+    "PostToolUseFailure": (2, 1, 17),
+    "PermissionDenied": (2, 1, 89),
+    "Elicitation": (2, 1, 76),
+    "ElicitationResult": (2, 1, 76),
+    "Notification": (1, 0, 85),
+    "Stop": (1, 0, 85),
+    "StopFailure": (2, 1, 78),
+    "SubagentStop": (1, 0, 85),
+    "PreCompact": (1, 0, 85),
+    "PostCompact": (2, 1, 76),
+    "SessionEnd": (1, 0, 85),
+}
+"""Every event that changes something, with the first version of Claude Code that surely knows it.
+
+It matters: a version leaves out a whole settings file for one event that it does not know.
+"""
+
+OLDEST: Final = (1, 0, 85)
 
 DIALOGS: Final = frozenset({"AskUserQuestion", "ExitPlanMode"})
 """Tools that are a question themselves, so they wait for a person from their beginning."""
@@ -176,8 +181,6 @@ def _noticed(doing: Doing, kind: str) -> Doing:
         return doing
     if kind in ("permission_prompt", "elicitation_dialog"):
         return _asked(doing, "", _NOTICE)
-    if kind == "idle_prompt" and doing.turn == WORKING:
-        return doing._replace(turn=IDLE)
     return doing
 
 

@@ -3,6 +3,9 @@
 The file is a person's and Claude Code's, which writes it too. So it is only written when something
 changes, as a whole, in the place of what was read and of nothing newer; one that can't be read as
 settings is left as it is.
+
+Claude Code passes over a whole file of settings for one event that it does not know. So its version
+is asked for, and an unknown one gets the events that every version knows.
 """
 
 import json
@@ -10,18 +13,21 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from muster.clients.mirror.hook_rules import EVENTS
+from muster.clients.mirror.hook_rules import EVENTS, OLDEST
 
 SETTINGS_BYTES_MAX: Final = 4 << 20
 HOOK_SECONDS: Final = 5
 """After so long Claude Code goes on without the hook."""
 
 _OURS: Final = re.compile(r"(?:^|[\s/'\"])muster['\"]? mirror hook [A-Za-z]+$")
+
+
+Version = tuple[int, int, int]
 
 
 class SettingsError(Exception):
@@ -34,7 +40,18 @@ def settings_path(environ: Mapping[str, str]) -> Path:
     return (Path(folder) if folder else Path.home() / ".claude") / "settings.json"
 
 
-def with_hooks(settings: Mapping[str, Any], program: str) -> dict[str, Any]:
+def read_version(said: str) -> Version | None:
+    """The version in what `claude --version` says; None when there is none in it."""
+    found = re.match(r"\s*(\d{1,4})\.(\d{1,4})\.(\d{1,6})\b", said)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def events_of(version: Version | None) -> tuple[str, ...]:
+    """The events that are asked for of a Claude Code of this version; None is any."""
+    return tuple(event for event, since in EVENTS.items() if since <= (version or OLDEST))
+
+
+def with_hooks(settings: Mapping[str, Any], program: str, events: Sequence[str]) -> dict[str, Any]:
     """The settings with a hook for each event, called as `program mirror hook EVENT`.
 
     Those of an earlier installation are replaced. Raises SettingsError for settings of another
@@ -42,7 +59,7 @@ def with_hooks(settings: Mapping[str, Any], program: str) -> dict[str, Any]:
     """
     cleaned = without_hooks(settings)
     hooks = dict(cleaned.get("hooks", {}))
-    for event in EVENTS:
+    for event in events:
         command = f"{program} mirror hook {event}"
         handler = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
         hooks[event] = [*hooks.get(event, []), {"hooks": [handler]}]
@@ -67,8 +84,8 @@ def without_hooks(settings: Mapping[str, Any]) -> dict[str, Any]:
     return cleaned if "hooks" in settings else dict(settings)
 
 
-def change(path: Path, program: str | None) -> bool:
-    """Put the hooks of `program` into the file, or take muster's out (None); whether it changed.
+def change(path: Path, program: str | None, events: Sequence[str] = tuple(EVENTS)) -> bool:
+    """Put hooks of `program` into the file, or take muster's out (None); whether it changed.
 
     The file is made when it is missing; a link is followed and stays. Raises SettingsError.
     """
@@ -76,7 +93,9 @@ def change(path: Path, program: str | None) -> bool:
     before = _read(path)
     settings = _parse(path, before)
     try:
-        after = without_hooks(settings) if program is None else with_hooks(settings, program)
+        after = (
+            without_hooks(settings) if program is None else with_hooks(settings, program, events)
+        )
     except SettingsError as error:
         raise SettingsError(f"{path} was left as it is: {error}") from error
     if after == settings:

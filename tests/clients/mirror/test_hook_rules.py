@@ -50,8 +50,7 @@ TABLE = [
     (Doing(turn=WORKING), Heard("Notification", kind="permission_prompt"), WAITING),
     (Doing(turn=WORKING), Heard("Notification", kind="elicitation_dialog"), WAITING),
     (Doing(turn=WORKING), Heard("Notification", kind="auth_success"), WORKING),
-    (Doing(turn=WORKING), Heard("Notification", kind="idle_prompt"), IDLE),
-    (Doing(), Heard("Notification", kind="idle_prompt"), UNKNOWN),
+    (Doing(turn=WORKING), Heard("Notification", kind="idle_prompt"), WORKING),
     (Doing(turn=WORKING), Heard("Elicitation"), WAITING),
     (Doing(turn=IDLE), Heard("PreCompact", kind="manual"), WORKING),
     (Doing(turn=IDLE), Heard("PreToolUse", agent="a1", tool="Bash", call="c1"), IDLE),
@@ -129,7 +128,7 @@ def test_an_elicitation_is_waited_for() -> None:
 
 @given(HISTORY)
 def test_nothing_is_idle_that_did_not_say_so(history: list[Heard]) -> None:
-    """A session is idle only after its own start, end of a turn, or notice that it is idle.
+    """A session is idle only after its own start or the end of a turn.
 
     Since then no prompt came, and no tool of the main agent ran.
     """
@@ -143,9 +142,7 @@ def test_nothing_is_idle_that_did_not_say_so(history: list[Heard]) -> None:
     said = [
         index
         for index, heard in enumerate(mine)
-        if heard.event == "Stop"
-        or (heard.event == "SessionStart" and heard.kind != "compact")
-        or (heard.event == "Notification" and heard.kind == "idle_prompt")
+        if heard.event == "Stop" or (heard.event == "SessionStart" and heard.kind != "compact")
     ]
     assert said
     later = {heard.event for heard in mine[said[-1] + 1 :]}

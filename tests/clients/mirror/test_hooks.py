@@ -11,6 +11,7 @@ import attrs
 import pytest
 import trio
 
+from muster.clients.mirror.hook_rules import EVENTS
 from muster.clients.mirror.hook_settings import change
 from muster.clients.mirror.hooks import HookedSessions, open_sessions
 from muster.clients.mirror.model import Focus, FocusSource, Place, ProofSource, SessionState, State
@@ -50,7 +51,7 @@ class Box:
 async def box(tmp_path: Path) -> AsyncIterator[Box]:
     """A machine whose Claude Code calls muster's hooks."""
     async with open_tmux(tmp_path / "box") as tmux:
-        change(tmux.home / ".claude" / "settings.json", MUSTER)
+        change(tmux.home / ".claude" / "settings.json", MUSTER, tuple(EVENTS))
         yield Box(tmux, int(await tmux.run("display-message", "-p", "#{pid}")))
 
 

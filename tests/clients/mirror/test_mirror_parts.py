@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from muster.clients.mirror.hook_rules import EVENTS
+from muster.clients.mirror.hook_settings import events_of
 from muster.clients.mirror.unit import HARDENING, NAME, unit_path, unit_text
 from tests.support.program import Program, bare_program
 
@@ -29,21 +30,26 @@ def test_hooks_are_installed_and_removed(program: Program, tmp_path: Path) -> No
     path = tmp_path / ".claude" / "settings.json"
     path.parent.mkdir()
     path.write_text('{"model": "m"}')
-    first = program.run("mirror", "hooks", "install")
+    claude = tmp_path / "claude"
+    claude.write_text("#!/bin/sh\necho '2.1.197 (Claude Code)'\n")
+    claude.chmod(0o755)
+    first = program.run("mirror", "hooks", "install", "--claude", str(claude))
     assert (first.code, first.out) == (0, "")
     assert str(path) in first.err
     settings = json.loads(path.read_text())
     assert settings["model"] == "m"
     assert set(settings["hooks"]) == {*EVENTS}
-    assert "already" in program.run("mirror", "hooks", "install").err
+    again = program.run("mirror", "hooks", "install", "--claude", str(claude))
+    assert "already" in again.err
     assert program.run("mirror", "hooks", "install", "--remove").code == 0
     assert json.loads(path.read_text()) == {"model": "m"}
 
 
 def test_hooks_are_printed_without_a_file(program: Program, tmp_path: Path) -> None:
     """--print shows them and touches nothing; with --remove it is refused."""
-    printed = program.run("mirror", "hooks", "install", "--print")
-    assert set(json.loads(printed.out)["hooks"]) == {*EVENTS}
+    printed = program.run("mirror", "hooks", "install", "--print", "--claude", "/nowhere")
+    assert set(json.loads(printed.out)["hooks"]) == {*events_of(None)}
+    assert "version is unknown" in printed.err
     assert not (tmp_path / ".claude").exists()
     assert program.run("mirror", "hooks", "install", "--print", "--remove").code == 2
 
@@ -52,7 +58,9 @@ def test_a_broken_settings_file_is_refused(program: Program, tmp_path: Path) -> 
     """What can't be read stays, and the exit code says no."""
     path = tmp_path / "broken.json"
     path.write_text("{")
-    ended = program.run("mirror", "hooks", "install", "--settings", str(path))
+    ended = program.run(
+        "mirror", "hooks", "install", "--settings", str(path), "--claude", "/nowhere"
+    )
     assert ended.code == 4
     assert "left as it is" in ended.err
     assert path.read_text() == "{"

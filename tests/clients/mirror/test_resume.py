@@ -11,6 +11,7 @@ import attrs
 import pytest
 import trio
 
+from muster.clients.mirror.hook_rules import EVENTS
 from muster.clients.mirror.hook_settings import change
 from muster.clients.mirror.model import Outcome
 from muster.clients.mirror.resume import LIMITS_NAME, Resumer, Start, why_not
@@ -71,7 +72,7 @@ async def end_one(tmux: TmuxServer, cwd: Path | None = None) -> ClaudePane:
 async def host(tmp_path: Path) -> AsyncIterator[Host]:
     """A machine whose Claude Code calls muster's hooks."""
     async with open_tmux(tmp_path / "box") as tmux:
-        change(tmux.home / ".claude" / "settings.json", MUSTER)
+        change(tmux.home / ".claude" / "settings.json", MUSTER, tuple(EVENTS))
         folder = tmp_path / "state"
         folder.mkdir()
         yield Host(tmux, folder, await end_one(tmux))
