@@ -1,10 +1,44 @@
 """The SDK for plugin authors, on Trio.
 
 A plugin connects muster to another system: it posts that system's messages and sends the
-replies that the owner approved. A whole plugin is a source, a sink and four lines:
+replies that the owner approved. A whole plugin is a source, a sink and what runs them:
 
-    async with open_journal(folder) as journal, PluginClient(url, token) as client:
-        await run_plugin(client, journal, source=MySource(), sink=MySink())
+    from pathlib import Path
+
+    import trio
+    from muster.clients.plugin import Message, PluginClient, Sent, open_journal, run_plugin
+
+    class Hello:
+        # One message; its id makes a repeat harmless.
+
+        waiting = [Message(external_id="hello", sender="me", body="Does noon work?")]
+
+        async def fetch(self):
+            return list(self.waiting)
+
+        async def accepted(self, message, posted):
+            self.waiting.remove(message)
+
+        async def refused(self, message, refusal):
+            self.waiting.remove(message)
+
+    class Prints:
+        async def send(self, draft):
+            print(draft.body, flush=True)
+            return Sent(f"printed-{draft.draft_id}")
+
+        async def was_sent(self, draft):
+            return None  # nobody can prove it
+
+    async def main():
+        token = Path("hello.token").read_text().strip()
+        async with (
+            open_journal(Path("state")) as journal,
+            PluginClient("http://localhost:8420", token) as client,
+        ):
+            await run_plugin(client, journal, source=Hello(), sink=Prints())
+
+    trio.run(main)
 
 What the SDK does for its author (plugins: "The plugin author's contract"):
 
