@@ -23,7 +23,8 @@ A test drives it through a pipe, FOLDER/ID.control, one JSON object a line:
 tool call to its end, `{"do": "ask"}` a permission prompt (`"agent": ID` for a subagent's), `{"do":
 "grant"}` and `{"do": "deny"}` answer it, `{"do": "stop"}` ends the turn, `{"do": "hook", "event":
 …, "members": {…}}` calls a hook alone, `{"do": "write", "record": {…}}` adds a line to the
-transcript (a summary, a title), `{"do": "end"}` leaves as /exit does.
+transcript (a summary, a title), `{"do": "edit", "seconds": …}` gives the terminal to an editor as
+Ctrl-G does, `{"do": "end"}` leaves as /exit does.
 
 What happened is in FOLDER/ID.jsonl, one object a line, each with `at` (wall clock), `mono`
 (monotonic), `state` and `what`: `started`, `state` (`to`), `paste_began`, `paste` (`text`), `typed`
@@ -39,6 +40,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
 import termios
 import time
@@ -225,6 +227,9 @@ class Session:
                 self.hooks.call(order["event"], **order.get("members", {}))
             case "write":
                 self.records.write(order["record"])
+            case "edit":
+                # As Ctrl-G does: an editor has the terminal until it ends.
+                subprocess.Popen(["sleep", str(order["seconds"])])
             case "end":
                 self.end("prompt_input_exit")
             case other:

@@ -3,8 +3,9 @@
 The spool is the truth and is looked at anew every 2 seconds; a hook's word on the socket only makes
 that sooner. So nothing is lost while this program is down, and a session's state survives it.
 
-A session is believed as long as its process lives, which is looked up whenever somebody asks: where
-Claude Code has ended, a shell would run what is pasted.
+A session is believed as long as its process lives, and it is idle only while it has the terminal;
+both are looked up whenever somebody asks. Where Claude Code has ended or was suspended, a shell
+would run what is pasted.
 
 A text is proven by a prompt of the session's own: the hook's digest of it, or the transcript's
 record. Both may tell of one prompt, so one that was used is not used again from the other side
@@ -40,6 +41,7 @@ from muster.clients.mirror.spool import (
     WAKE,
     Kept,
     digest_of,
+    has_terminal,
     lives,
     read_session,
 )
@@ -92,6 +94,7 @@ class HookedSessions:
         self._kept: dict[str, Kept] = {}
         self._here: defaultdict[Place, set[str]] = defaultdict(set)
         self._shown: dict[Place, str] = {}
+        self._states: dict[Place, SessionState | None] = {}
         self._followed: dict[str, _Followed] = {}
         self._dirty: set[str] = set()
         self._unread = Wake()
@@ -105,9 +108,12 @@ class HookedSessions:
         if kept is None or not lives(kept):
             return None
         transcript = Path(kept.transcript)
+        state = State(kept.doing.state)
+        if state is State.IDLE and not has_terminal(kept):
+            state = State.UNKNOWN
         return SessionState(
             claude_session=kept.session,
-            state=State(kept.doing.state),
+            state=state,
             since=_moment(kept.since),
             cwd=kept.cwd if kept.cwd.startswith("/") else None,
             transcript_path=transcript if kept.transcript else None,
@@ -183,10 +189,13 @@ class HookedSessions:
             if gone is not None:
                 self._choose(_place(gone))
                 changed = True
-        dead = [place for place in self._shown if self.state_of(place) is None]
-        for place in dead:
+        states = {place: self.state_of(place) for place in self._shown}
+        for place in [place for place, state in states.items() if state is None]:
             self._choose(place)
-        if changed or dead:
+        # Who has ended, was stopped or came back did not say so itself.
+        changed = changed or states != self._states
+        self._states = states
+        if changed:
             self._say()
 
     def _look_at(self, session: str) -> None:

@@ -126,6 +126,44 @@ def lives(kept: Kept) -> bool:
     return not kept.doing.ended and started_tick(kept.process) == kept.started
 
 
+def has_terminal(kept: Kept) -> bool:
+    """Whether what is typed in the pane reaches the session itself.
+
+    Not while it is stopped, or another program is in the foreground (a suspended session's shell),
+    and not while a program that it started has its terminal as well (an editor for the prompt).
+    """
+    stat = process_stat(kept.process)
+    if stat is None or stat[0] in ("T", "t") or stat[2] != stat[5]:
+        return False
+    own = _stdin(kept.process)
+    return own is not None and not any(
+        _stdin(child) == own and _group(child) == stat[5] for child in _children(kept.process)
+    )
+
+
+def _group(process: int) -> str | None:
+    stat = process_stat(process)
+    return None if stat is None else stat[2]
+
+
+def _children(process: int) -> list[int]:
+    # Of its first thread, which is the one that starts programs. Empty where the kernel keeps none.
+    try:
+        path = f"/proc/{process}/task/{process}/children"
+        with open(path, encoding="ascii", errors="replace") as file:  # noqa: PTH123 - as above
+            said = file.read(65536)
+    except OSError:
+        return []
+    return [int(word) for word in said.split() if word.isdecimal()]
+
+
+def _stdin(process: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{process}/fd/0")  # noqa: PTH115 - as above
+    except OSError:
+        return None
+
+
 def started_tick(process: int) -> int | None:
     """The clock tick at which a process began, which tells it from a later one of its number.
 

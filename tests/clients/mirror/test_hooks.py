@@ -15,7 +15,7 @@ from muster.clients.mirror.hook_rules import EVENTS
 from muster.clients.mirror.hook_settings import change
 from muster.clients.mirror.hooks import HookedSessions, open_sessions
 from muster.clients.mirror.model import Focus, FocusSource, Place, ProofSource, SessionState, State
-from muster.clients.mirror.spool import spool_folder
+from muster.clients.mirror.spool import has_terminal, read_session, spool_folder
 from tests.support.claude_pane import MUSTER, ClaudePane, TmuxServer, open_tmux
 from tests.support.waiting import dawdle, until
 
@@ -119,6 +119,42 @@ async def test_a_killed_session_is_gone_at_once(box: Box) -> None:
             await sessions.changes.wait()
         assert sessions.state_of(box.place(claude)) is None
         assert not sessions.is_running(claude.session_id)
+
+
+async def test_a_suspended_session_is_not_idle(box: Box) -> None:
+    """While a session is stopped its shell has the terminal; in the foreground it is idle again."""
+    session = "11111111-2222-4333-8444-555555555555"
+    async with box.sessions() as sessions:
+        pane = await box.tmux.run("new-window", "-d", "-P", "-F", "#{pane_id}", "exec bash -i")
+        run = f"{box.tmux.program} --session-id {session}"
+        await box.tmux.run("send-keys", "-t", pane, run, "Enter")
+        claude = box.tmux.known(session, pane=pane)
+        place = box.place(claude)
+        await becomes(sessions, place, State.IDLE)
+        kept = read_session(str(box.spool), session)
+        assert kept is not None
+        shell = kept._replace(
+            process=int(await box.tmux.run("display-message", "-p", "-t", pane, "#{pane_pid}"))
+        )
+        # Both run; one of them is in the background.
+        assert has_terminal(kept)
+        assert not has_terminal(shell)
+        os.kill(kept.process, signal.SIGTSTP)
+        await becomes(sessions, place, State.UNKNOWN)
+        await until(lambda: has_terminal(shell))
+        assert not has_terminal(kept)
+        await box.tmux.run("send-keys", "-t", pane, "fg", "Enter")
+        await becomes(sessions, place, State.IDLE)
+
+
+async def test_a_session_whose_editor_is_open_is_not_idle(box: Box) -> None:
+    """While an editor that the session started has the terminal, what is pasted would go there."""
+    async with box.sessions() as sessions:
+        claude = await box.tmux.claude()
+        await becomes(sessions, box.place(claude), State.IDLE)
+        claude.tell(do="edit", seconds=4)
+        await becomes(sessions, box.place(claude), State.UNKNOWN)
+        await becomes(sessions, box.place(claude), State.IDLE)
 
 
 async def test_the_next_session_in_a_pane_takes_its_place(box: Box) -> None:
