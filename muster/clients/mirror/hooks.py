@@ -6,16 +6,12 @@ that sooner. So nothing is lost while this program is down, and a session's stat
 A session is believed as long as its process lives, and it is idle only while it has the terminal;
 both are looked up whenever somebody asks. Where Claude Code has ended or was suspended, a shell
 would run what is pasted.
-
-A text is proven by a prompt of the session's own: the hook's digest of it, or the transcript's
-record. Both may tell of one prompt, so one that was used is not used again from the other side
-(`_SAME_PROMPT`).
 """
 
 import itertools
 import os
 import socket
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -29,12 +25,12 @@ from muster.clients.mirror.model import (
     Focus,
     Place,
     Proof,
-    ProofSource,
     SessionState,
     State,
     TellFocus,
     Wake,
 )
+from muster.clients.mirror.proofs import Proofs, moment
 from muster.clients.mirror.spool import (
     SESSION_ID,
     SESSIONS,
@@ -45,7 +41,7 @@ from muster.clients.mirror.spool import (
     lives,
     read_session,
 )
-from muster.clients.mirror.transcripts import Reader, Told, find_transcripts, is_transcript
+from muster.clients.mirror.transcripts import Reader, find_transcripts, is_transcript
 
 LOOK_SECONDS: Final = 2.0
 PROOF_LOOK_SECONDS: Final = 0.1
@@ -54,24 +50,7 @@ KEPT_DAYS: Final = 30
 
 PROOF_BACK_BYTES_MAX: Final = 16 << 20
 TITLE_PROMPTS: Final = 4
-USED_MAX: Final = 1000
-ENDING_CHARACTERS_MIN: Final = 32
-"""A text this long is proven by a prompt that ends with it: somebody's draft stood before it."""
-
-_SAME_PROMPT: Final = timedelta(seconds=10)
 _opened = itertools.count()
-# Transcripts have milliseconds, and what is cut off would be before the paste.
-_GRAIN: Final = timedelta(milliseconds=1)
-
-
-@attrs.frozen(kw_only=True)
-class _Used:
-    """A prompt that was proof of a text."""
-
-    session: str
-    digest: str
-    at: datetime
-    source: ProofSource
 
 
 @attrs.define(eq=False)
@@ -99,7 +78,7 @@ class HookedSessions:
         self._dirty: set[str] = set()
         self._unread = Wake()
         self._news = trio.Event()
-        self._used: deque[_Used] = deque(maxlen=USED_MAX)
+        self._proofs = Proofs()
 
     def state_of(self, place: Place) -> SessionState | None:
         """The session that the pane shows; None when none that lives is known."""
@@ -114,7 +93,7 @@ class HookedSessions:
         return SessionState(
             claude_session=kept.session,
             state=state,
-            since=_moment(kept.since),
+            since=moment(kept.since),
             cwd=kept.cwd if kept.cwd.startswith("/") else None,
             transcript_path=transcript if kept.transcript else None,
         )
@@ -126,7 +105,8 @@ class HookedSessions:
 
     async def catch_up(self) -> None:
         """Take in every hook event that was left by now."""
-        self._look()
+        if self._take_in():
+            self._say()
         await trio.lowlevel.checkpoint()
 
     async def proven(self, claude_session: str, text: str, after: datetime) -> Proof:
@@ -136,11 +116,11 @@ class HookedSessions:
         while True:
             news = self._news
             self._look_at(claude_session)
-            found = self._proof_by_hook(claude_session, digest, after)
+            found = self._proofs.by_hook(self._kept.get(claude_session), digest, after)
             if found is None:
                 reader = reader or await trio.to_thread.run_sync(self._reader, claude_session)
                 if reader is not None and await trio.to_thread.run_sync(_gained, reader):
-                    found = self._proof_by_transcript(claude_session, reader, text, after)
+                    found = self._proofs.by_transcript(claude_session, reader, text, after)
             if found is not None:
                 return found
             with trio.move_on_after(PROOF_LOOK_SECONDS):
@@ -175,7 +155,17 @@ class HookedSessions:
                 del self._followed[session]
 
     def _look(self) -> None:
-        """Read every session's file that changed; note who died."""
+        """Take in what was left; note who has ended, was stopped or came back without a hook."""
+        changed = self._take_in()
+        states = {place: self.state_of(place) for place in self._shown}
+        for place in [place for place, state in states.items() if state is None]:
+            self._choose(place)
+        if changed or states != self._states:
+            self._states = states
+            self._say()
+
+    def _take_in(self) -> bool:
+        """Read every session's file that changed; whether that says something new."""
         there: set[str] = set()
         changed = False
         for name, stamp in _session_files(self._spool):
@@ -189,14 +179,7 @@ class HookedSessions:
             if gone is not None:
                 self._choose(_place(gone))
                 changed = True
-        states = {place: self.state_of(place) for place in self._shown}
-        for place in [place for place, state in states.items() if state is None]:
-            self._choose(place)
-        # Who has ended, was stopped or came back did not say so itself.
-        changed = changed or states != self._states
-        self._states = states
-        if changed:
-            self._say()
+        return changed
 
     def _look_at(self, session: str) -> None:
         if SESSION_ID.fullmatch(session) and self._read_session(session):
@@ -246,42 +229,6 @@ class HookedSessions:
         except (OSError, ValueError):
             return None
         return found[0] if len(found) == 1 else None
-
-    def _proof_by_hook(self, session: str, digest: str, after: datetime) -> Proof | None:
-        kept = self._kept.get(session)
-        for prompt in kept.prompts if kept is not None else ():
-            at = _moment(prompt.at)
-            if prompt.digest == digest and at >= after:
-                used = _Used(session=session, digest=digest, at=at, source=ProofSource.HOOK)
-                if self._use(used):
-                    return Proof(source=ProofSource.HOOK, at=at)
-        return None
-
-    def _proof_by_transcript(
-        self, session: str, reader: Reader, text: str, after: datetime
-    ) -> Proof | None:
-        for told in reader.prompts:
-            if told.at + _GRAIN > after and _holds(told, text):
-                used = _Used(
-                    session=session,
-                    digest=digest_of(told.text),
-                    at=told.at,
-                    source=ProofSource.TRANSCRIPT,
-                )
-                if self._use(used):
-                    return Proof(source=ProofSource.TRANSCRIPT, at=told.at)
-        return None
-
-    def _use(self, used: _Used) -> bool:
-        for other in self._used:
-            if (other.session, other.digest) != (used.session, used.digest):
-                continue
-            if other.source == used.source and other.at == used.at:
-                return False
-            if other.source != used.source and abs(other.at - used.at) < _SAME_PROMPT:
-                return False
-        self._used.append(used)
-        return True
 
     def _read_transcripts(self, sessions: Iterable[Kept]) -> None:
         for kept in sessions:
@@ -379,19 +326,8 @@ def _place(kept: Kept) -> Place:
     return Place(tmux_pid=kept.tmux_pid, pane=kept.pane)
 
 
-def _holds(told: Told, text: str) -> bool:
-    """Whether a prompt is the text, or a draft of somebody's with the text behind it."""
-    prompt, wanted = "".join(told.text.split()), "".join(text.split())
-    long_enough = len(wanted) >= ENDING_CHARACTERS_MIN
-    return prompt == wanted or (long_enough and prompt.endswith(wanted))
-
-
 def _gained(reader: Reader) -> bool:
     try:
         return reader.read()
     except OSError:
         return False
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

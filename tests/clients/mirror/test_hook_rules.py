@@ -1,7 +1,7 @@
 """What a session does, by its hooks: a row for each event, and what holds for any order of them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.clients.mirror.hook_rules import (
@@ -126,6 +126,7 @@ def test_an_elicitation_is_waited_for() -> None:
     assert after([*history, Heard("ElicitationResult")]).state == UNKNOWN
 
 
+@settings(deadline=None)
 @given(HISTORY)
 def test_nothing_is_idle_that_did_not_say_so(history: list[Heard]) -> None:
     """A session is idle only after its own start or the end of a turn.
@@ -149,6 +150,7 @@ def test_nothing_is_idle_that_did_not_say_so(history: list[Heard]) -> None:
     assert not later & {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PermissionRequest"}
 
 
+@settings(deadline=None)
 @given(HISTORY, HEARD)
 def test_a_permission_prompt_is_never_idle(history: list[Heard], request_of: Heard) -> None:
     """Right after a permission request a living session waits, whatever it did."""
@@ -157,6 +159,7 @@ def test_a_permission_prompt_is_never_idle(history: list[Heard], request_of: Hea
     assert doing.state == (ENDED if before.ended else WAITING)
 
 
+@settings(deadline=None)
 @given(HISTORY)
 def test_a_session_is_bounded(history: list[Heard]) -> None:
     """It keeps a bounded number of questions, none of them twice, and events decide alone."""

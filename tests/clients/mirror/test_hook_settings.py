@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as bounded
 from hypothesis import strategies as st
 
 from muster.clients.mirror.hook_rules import EVENTS
@@ -41,6 +42,7 @@ def ours(settings: dict[str, Any], event: str) -> list[str]:
     return [each["command"] for each in handlers if "mirror hook" in each["command"]]
 
 
+@bounded(deadline=None)
 @given(FOREIGN)
 def test_what_was_there_stays(settings: dict[str, Any]) -> None:
     """Installing adds one hook an event, twice is once, and removing gives back what was there."""

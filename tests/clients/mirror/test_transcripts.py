@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.clients.mirror import transcripts
@@ -243,6 +243,7 @@ def test_links_and_strange_places_are_no_transcripts(config: Path, tmp_path: Pat
             pass
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_a_title_is_one_line_that_can_be_shown(text: str) -> None:
     """A title has at most 120 characters, all of them seen, and is clean already."""
