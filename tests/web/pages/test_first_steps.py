@@ -29,7 +29,7 @@ LEFT = "What to do next"
 async def ticked(visiting: Visiting, path: str) -> list[str]:
     """The steps that a page shows as done."""
     page = (await visiting.get(path)).text
-    return re.findall(r"<b>([^<]*)</b> <span class=\"chip good\">done", page)
+    return re.findall(r"<b>([^<]*)</b> <span class=\"chip good\">✓ done", page)
 
 
 async def test_the_next_steps_follow_what_the_owner_has(
@@ -52,7 +52,7 @@ async def test_the_next_steps_follow_what_the_owner_has(
             assert f"{server.node.config.public_url}/plugin/v1/messages" in page
             chief = await make_chief(db, owner, "reader")
             page = (await visiting.get("/attention")).text
-            assert "reader is made and never came" in page
+            assert "reader is made, and has not connected yet" in page
             assert "--token-file reader.token" in page
             accept = Accept(agent_id=chief.agent_id, node="here")
             await db.run(Muster(owner_id=owner.owner_id), accept_gateway, accept)

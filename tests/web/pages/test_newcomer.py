@@ -110,7 +110,7 @@ async def _begin(tab: Tab, empty: Empty, way: Way) -> None:
     await tab.fill("Name", "mail")
     await tab.fill("Label", "Mail")
     await tab.fill("Data scope", "my mail")
-    await tab.press("Create the plugin")
+    await tab.press("Make the plugin")
     token = await tab.text("#token")
     await tab.press("I have it")
     assert token not in await tab.text()
