@@ -25,6 +25,7 @@ SECRET_FILE_BYTES_MAX = 64 * 1024
 TURN_DEADLINE_SECONDS_MAX = 24 * 60 * 60
 DRAIN_SECONDS_MAX = 60 * 60
 STEPUP_WINDOW_SECONDS_MAX = 30 * 24 * 60 * 60
+SEND_QUEUE_IDLE_SECONDS_MAX = 60 * 60
 HOOK_TOKEN_CHARACTERS_MIN = 32
 DENY_WORDS_MAX = 1000
 TASK_NAMESPACES_MAX = 100
@@ -69,6 +70,8 @@ class Config:
     stepup_window_seconds: int
     hook_token: str | None = attrs.field(repr=False)
     hook_owner: str | None
+    send_queue_idle_seconds: int
+    session_routing: bool  # on only while plugins are: see `routing`
     cli_decisions: bool
 
     @classmethod
@@ -110,6 +113,12 @@ class Config:
             ),
             hook_token=reader.take("MUSTER_HOOK_TOKEN", _hook_token, None),
             hook_owner=reader.take("MUSTER_HOOK_OWNER", _account, None),
+            send_queue_idle_seconds=reader.take(
+                "MUSTER_SEND_QUEUE_IDLE",
+                lambda text: duration_seconds(text, least=1, most=SEND_QUEUE_IDLE_SECONDS_MAX),
+                30,
+            ),
+            session_routing=reader.take("MUSTER_SESSION_ROUTING", _switch, default=False),
             cli_decisions=reader.take("MUSTER_CLI_DECISIONS", _switch, default=True),
         )
         reader.need_both("MUSTER_HOOK_TOKEN", "MUSTER_HOOK_OWNER")
@@ -118,6 +127,11 @@ class Config:
         if reader.faults:
             raise ConfigError(tuple(reader.faults))
         return config
+
+    @property
+    def routing(self) -> bool:
+        """Whether messages may be routed to sessions (plugins: "Routing a message to a session")."""
+        return self.session_routing and self.plugins
 
     def listening_on(self, port: int) -> "Config":
         """The same, once a server bound to port 0 knows its port; a given public URL stays."""

@@ -22,6 +22,9 @@ class HintKind(enum.Enum):
     USER_CHANGED = "user.changed"  # a user: disabled or enabled
     WORDS_QUEUED = "words.queued"  # an agent: words wait for it
     CLAIM_BEGUN = "claim.begun"  # a user: the chief may be offered what is queued
+    HOST_DOUBTED = "host.doubted"  # a host: retired, or connected elsewhere
+    SEND_QUEUED = "send.queued"  # a mirrored session: its send queue is not what it was
+    ROUTE_ENDED = "route.ended"  # a route: a hand-back is owed, or an answer may be relayed
     # Whoever shows one of these, or tells somebody about it, looks again.
     MESSAGE_CHANGED = "message.changed"
     DRAFT_CHANGED = "draft.changed"
@@ -31,6 +34,9 @@ class HintKind(enum.Enum):
     CONVERSATION_CHANGED = "conversation.changed"
     SESSION_CHANGED = "session.changed"  # a browser session: it was opened or ended
     DEVICE_CHANGED = "device.changed"  # where an owner is pushed to: added, changed or removed
+    HOST_CHANGED = "host.changed"  # a machine that mirrors: added, gone, or its list of windows
+    MIRRORED_CHANGED = "mirrored.changed"  # a mirrored session, its send queue or its focus
+    ROUTE_CHANGED = "route.changed"
 
 
 @attrs.frozen(kw_only=True)

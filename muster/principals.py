@@ -57,6 +57,22 @@ class Agent:
 
 
 @attrs.frozen(kw_only=True)
+class MirrorHost:
+    """A machine of the owner's that mirrors its terminals, proven by its `mmh_` token."""
+
+    owner_id: int
+    host_id: int
+    name: str
+    credential_id: int
+    via: ClassVar[str] = "mirror-host"
+
+    @property
+    def actor(self) -> str:
+        """The name in the audit log."""
+        return f"host:{self.name}"
+
+
+@attrs.frozen(kw_only=True)
 class Muster:
     """muster itself on behalf of one owner: deliveries, lapses, expiries."""
 
@@ -96,5 +112,5 @@ class Node:
         return "muster"
 
 
-Acting = Owner | Plugin | Agent | Muster
+Acting = Owner | Plugin | Agent | MirrorHost | Muster
 Principal = Acting | System | Node

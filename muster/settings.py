@@ -87,6 +87,16 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="the account that the hook token acts as",
     ),
     Setting(
+        name="MUSTER_SEND_QUEUE_IDLE",
+        default="30s",
+        meaning="how long a mirrored session is idle before a queued text is pasted",
+    ),
+    Setting(
+        name="MUSTER_SESSION_ROUTING",
+        default="0",
+        meaning="1 lets the chief hand messages to mirrored sessions, while plugins are on",
+    ),
+    Setting(
         name="MUSTER_CLI_DECISIONS",
         default="1",
         meaning="0 forbids deciding on drafts and asks by command line",

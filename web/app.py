@@ -2,7 +2,7 @@
 
 body_reader      the whole body, within the cap of its route
 refuse_plugins   a plugin token anywhere but on /plugin/v1/ is 401 (plugins: "Two ways in")
-dispatch         /agent/v1/socket, /mcp and /live are raw ASGI, for they need tasks of their own;
+dispatch         the two sockets, /mcp and /live are raw ASGI, for they need tasks of their own;
                  what programs call is routed by `web.routes`, everything else is a page, Quart's
 """
 
@@ -22,6 +22,7 @@ from web.errors import refuse_socket, send_error
 from web.health import HEALTH
 from web.live import live
 from web.mcp.agents import AgentDoor, open_agent_door
+from web.mirror_socket import mirror_socket
 from web.openapi import document, openapi_routes
 from web.pages.app import make_pages
 from web.pages.static_files import STATIC
@@ -92,6 +93,8 @@ def _dispatch(node: Node, door: AgentDoor) -> ASGIApp:
         if scope["type"] == "websocket":
             if path == "/agent/v1/socket":
                 await agent_socket(node, scope, receive, send)
+            elif path == "/mirror/v1/socket":
+                await mirror_socket(node, scope, receive, send)
             else:
                 await refuse_socket(send, 404, "not_found", "There is no socket at this path.")
         elif path == "/mcp":

@@ -18,13 +18,14 @@ from muster.credentials.rules import Knock, Known, Scope
 from muster.errors import Forbidden, Refused, Unauthorized
 from muster.ids import CredentialKind, digest, kind_of
 from muster.node.node import Node
-from muster.principals import Agent, Owner, Plugin, System
+from muster.principals import Agent, MirrorHost, Owner, Plugin, System
 
 Headers = Iterable[tuple[bytes, bytes]]
 
 _DOORS = {
     CredentialKind.PLUGIN: "a live plugin token (mpl_…)",
     CredentialKind.AGENT: "a live agent token (mag_…)",
+    CredentialKind.MIRROR_HOST: "a live mirror host's token (mmh_…)",
     CredentialKind.PERSONAL: "a live personal token (mst_…)",
 }
 
@@ -71,6 +72,17 @@ async def prove_agent(node: Node, headers: Headers) -> Agent:
     return Agent(
         owner_id=known.owner_id,
         agent_id=known.holder_id,
+        name=known.holder_name,
+        credential_id=known.credential_id,
+    )
+
+
+async def prove_host(node: Node, headers: Headers) -> MirrorHost:
+    """Take a mirror host's token and nothing else."""
+    known = await prove(node, headers, CredentialKind.MIRROR_HOST)
+    return MirrorHost(
+        owner_id=known.owner_id,
+        host_id=known.holder_id,
         name=known.holder_name,
         credential_id=known.credential_id,
     )

@@ -49,6 +49,7 @@ class Fanout:
         if self._owners is not None:
             self._owners.doubt_all()
             self._owners.wake_all()
+            self._owners.look_at_all_sessions()
 
     def _spread(self, hint: Hint) -> None:
         if hint.kind in SHOWN:
@@ -72,6 +73,14 @@ class Fanout:
                 self._waiters.doubt(owner_id=hint.owner_id)
                 self._live.end_sessions(hint.owner_id)
                 self._doubt_agents(hint.owner_id, None)
+                self._doubt_host(hint.owner_id, None)
+            case HintKind.HOST_DOUBTED:
+                self._doubt_host(hint.owner_id, hint.id)
+            case HintKind.SEND_QUEUED:
+                if self._owners is not None:
+                    self._owners.look_at_session(hint.owner_id, hint.id, start=True)
+            case HintKind.ROUTE_ENDED:
+                pass
 
     def _show(self, hint: Hint) -> None:
         noun = hint.kind.value.removesuffix(".changed")
@@ -93,6 +102,10 @@ class Fanout:
                 self._pusher.tell(message, key=message)
             except Undelivered:
                 return
+
+    def _doubt_host(self, owner_id: int, host_id: int | None) -> None:
+        if self._owners is not None:
+            self._owners.doubt_hosts(owner_id, host_id)
 
     def _doubt_agents(self, owner_id: int, agent_id: int | None) -> None:
         if self._owners is not None:

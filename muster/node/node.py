@@ -25,6 +25,8 @@ from muster.node.nodes import Heartbeat, Outbox, Outgoing, Outgoings
 from muster.node.owners import Owners
 from muster.node.sweeps import Seen
 from muster.node.tree import tree_spec
+from muster.mirror.links import Links
+from muster.mirror.session_actor import SessionSettings
 from muster.outcomes import Hint, HintKind
 from muster.pg.database import Database
 from muster.pg.migrate import newest_version
@@ -50,6 +52,7 @@ class Node:
     log: Log
     waiters: Waiters = attrs.field(factory=Waiters)
     gateways: Gateways = attrs.field(factory=Gateways)
+    links: Links = attrs.field(factory=Links)
     seen: Seen = attrs.field(factory=Seen)
     presence: Presence = attrs.field(factory=Presence)
     draining: bool = False
@@ -172,11 +175,17 @@ async def open_node(
             tree=tree,
             db=node.db,
             gateways=node.gateways,
+            links=node.links,
             node_id=node.node_id,
             settings=DeliverySettings(
                 turn_deadline_seconds=node.config.turn_deadline_seconds,
                 may_begin=lambda: not node.draining,
                 tell=node.tell_of_turn,
+            ),
+            pasting=SessionSettings(
+                idle_seconds=node.config.send_queue_idle_seconds,
+                stepup_window_seconds=node.config.stepup_window_seconds,
+                may_begin=lambda: not node.draining,
             ),
         )
         node.fanout.attach(node.owners, tree.address("root/push/pusher"))

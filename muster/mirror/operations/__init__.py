@@ -1,0 +1,1 @@
+"""The verbs of mirrored sessions, one file each kind of thing."""

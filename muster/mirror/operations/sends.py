@@ -1,0 +1,158 @@
+"""The verbs of the send queue."""
+
+import attrs
+
+from muster.errors import Invalid, NotFound, Refused
+from muster.mirror.send_rules import (
+    PASTE_BYTES_MAX,
+    QUEUED_MAX,
+    CancelRouted,
+    Enqueue,
+    Late,
+    Recover,
+    Send,
+)
+from muster.outcomes import Fact, Hint, HintKind
+from muster.pg.database import Transaction
+from muster.pg.query import Query
+
+# The session's row makes those who queue for it take turns, so that QUEUED_MAX holds.
+LOCK_MIRRORED = Query("""
+    select id from mirrored where owner_id = %(owner_id)s and id = %(mirrored_id)s
+    for no key update
+""")
+
+COUNT_QUEUED = Query("""
+    select count(*) from sends
+    where owner_id = %(owner_id)s and mirrored_id = %(mirrored_id)s and state = 'queued'
+""")
+
+INSERT_SEND = Query("""
+    insert into sends (owner_id, mirrored_id, text, queued_by, queued_via, signed_in_at, route_id,
+                       state, created_at)
+    values (%(owner_id)s, %(mirrored_id)s, %(text)s, %(queued_by)s, %(queued_via)s,
+            %(signed_in_at)s, %(route_id)s, 'queued', %(now)s)
+    returning id, owner_id, mirrored_id, text, queued_by, queued_via, signed_in_at, route_id, state,
+              created_at, host_id, epoch, offers, offered_at, ended_at, why, ask_id
+""")
+
+
+async def enqueue(tx: Transaction, command: Enqueue) -> Send:
+    """Queue a text for a session (the oldest is pasted first).
+
+    Raises Invalid for a text of no or over PASTE_BYTES_MAX bytes, NotFound for a session that is
+    none of the owner's, Refused (`queue_full`) at QUEUED_MAX.
+    """
+    if not 1 <= len(command.text.encode()) <= PASTE_BYTES_MAX:
+        raise Invalid(f"The text must have 1 to {PASTE_BYTES_MAX} bytes.", field="text")
+    if await tx.scalar(LOCK_MIRRORED, mirrored_id=command.mirrored_id) is None:
+        raise NotFound("There is no such session.")
+    queued = await tx.scalar(COUNT_QUEUED, mirrored_id=command.mirrored_id)
+    assert isinstance(queued, int)
+    if queued >= QUEUED_MAX:
+        raise Refused(
+            f"{QUEUED_MAX} texts wait for this session already.", code="queue_full"
+        )
+    send = await tx.one(
+        INSERT_SEND,
+        Send,
+        mirrored_id=command.mirrored_id,
+        text=command.text,
+        queued_by=tx.principal.actor,
+        queued_via=tx.principal.via,
+        signed_in_at=command.signed_in_at,
+        route_id=command.route_id,
+    )
+    _look(tx, send.mirrored_id)
+    return send
+
+
+CANCEL_ROUTED = Query("""
+    update sends set state = 'cancelled', ended_at = %(now)s, why = %(why)s
+    where owner_id = %(owner_id)s and route_id = %(route_id)s and state = 'queued'
+    returning mirrored_id
+""")
+
+
+async def cancel_routed(tx: Transaction, command: CancelRouted) -> bool:
+    """Take a route's text out of the queue; false when a host has it, or it ended."""
+    mirrored_id = await tx.scalar(CANCEL_ROUTED, route_id=command.route_id, why=command.why)
+    if mirrored_id is None:
+        return False
+    _look(tx, mirrored_id)
+    return True
+
+
+FIND_WAITING = Query("""
+    select distinct mirrored_id from sends
+    where owner_id = %(owner_id)s and mirrored_id = any(%(mirrored_ids)s) and state = 'queued'
+""")
+
+
+@attrs.frozen(kw_only=True)
+class _Waiting:
+    mirrored_id: int
+
+
+async def find_waiting(tx: Transaction, mirrored_ids: list[int]) -> list[int]:
+    """Which of these sessions have a text in the queue."""
+    found = await tx.all(FIND_WAITING, _Waiting, mirrored_ids=mirrored_ids)
+    return [one.mirrored_id for one in found]
+
+
+RECOVER_SENDS = Query("""
+    update sends set state = 'unconfirmed', why = 'the host was cut off before it said what became of it'
+    where owner_id = %(owner_id)s and host_id = %(host_id)s and epoch < %(epoch)s
+      and state = 'offered'
+    returning id, mirrored_id
+""")
+
+
+@attrs.frozen(kw_only=True)
+class _Recovered:
+    id: int
+    mirrored_id: int
+
+
+async def recover(tx: Transaction, command: Recover) -> None:
+    """What older sockets of a host had in hand is unconfirmed (audit `send.unconfirmed`)."""
+    found = await tx.all(RECOVER_SENDS, _Recovered, host_id=command.host_id, epoch=command.epoch)
+    for one in found:
+        await tx.record(
+            Fact(
+                action="send.unconfirmed",
+                subject=f"mirrored:{one.mirrored_id}",
+                data={"send": one.id, "recovered": True},
+            )
+        )
+        _look(tx, one.mirrored_id)
+
+
+PROVE_LATE = Query("""
+    update sends set state = 'pasted', ended_at = %(now)s, why = null
+    where owner_id = %(owner_id)s and id = %(send_id)s and host_id = %(host_id)s
+      and state = 'unconfirmed'
+    returning mirrored_id
+""")
+
+
+async def settle_late(tx: Transaction, command: Late) -> None:
+    """A proof that comes late still proves (audit `send.pasted`); nothing else changes anything."""
+    if not command.proven:
+        return
+    mirrored_id = await tx.scalar(PROVE_LATE, send_id=command.send_id, host_id=command.host_id)
+    if mirrored_id is not None:
+        await tx.record(
+            Fact(
+                action="send.pasted",
+                subject=f"mirrored:{mirrored_id}",
+                data={"send": command.send_id, "late": True},
+            )
+        )
+        _look(tx, mirrored_id)
+
+
+def _look(tx: Transaction, mirrored_id: int) -> None:
+    """The queue is not what it was: whoever works on it and whoever shows it looks again."""
+    for kind in (HintKind.SEND_QUEUED, HintKind.MIRRORED_CHANGED):
+        tx.hint(Hint(kind=kind, owner_id=tx.owner_id, id=mirrored_id))

@@ -1,0 +1,146 @@
+"""The actor of one mirrored session whose send queue has something in it: it pastes when it is idle.
+
+It is started by a hint that a text was queued, on the node that holds the host's socket, and leaves
+once the queue is empty. What the session does is read from the host's link, in memory; the database is
+asked only when a text is due. One paste at a time runs in the actor's nursery; stopping the actor
+cancels the wait for it, and what was offered is then settled as unconfirmed by the end of the socket.
+
+Looks come from hints, from each change of the session's state, and from a timer that is set for the
+moment at which the session will have been idle for long enough.
+"""
+
+import hashlib
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from actors import Actor
+from muster.errors import Unavailable
+from muster.mirror.frames import PasteDone
+from muster.mirror.links import Link, PasteOrder, Shown
+from muster.mirror.operations import pasting
+from muster.mirror.rules import PaneState
+from muster.pg.database import Database
+from muster.principals import Muster
+
+PROOF_SECONDS = 20.0
+AWAY_SECONDS = 1.0  # until a database that was away is asked again
+BUSY_SECONDS = 1.0  # until a host that turned a paste away is offered it again
+SETTLE_SECONDS = 5.0
+
+FindSession = Callable[[], tuple[Link, Shown] | None]
+
+
+@attrs.frozen(kw_only=True)
+class Look:
+    """The queue, or what the session does, is not what it was."""
+
+
+@attrs.frozen(kw_only=True)
+class SessionSettings:
+    """When to paste, and whether (not once the node drains)."""
+
+    idle_seconds: float
+    stepup_window_seconds: int
+    may_begin: Callable[[], bool]
+
+
+class SessionActor(Actor):
+    """Pastes the queue of one session, oldest first, one at a time."""
+
+    def __init__(
+        self,
+        owner_id: int,
+        mirrored_id: int,
+        *,
+        db: Database,
+        find: FindSession,
+        settings: SessionSettings,
+    ) -> None:
+        super().__init__()
+        self._principal = Muster(owner_id=owner_id)
+        self._mirrored_id = mirrored_id
+        self._db = db
+        self._find = find
+        self._settings = settings
+        self._pasting = False
+
+    async def handle(self, message: object) -> None:
+        """Begin the next paste if it is due, else set the timer for when it will be."""
+        assert isinstance(message, Look), message
+        if self._pasting or not self._settings.may_begin():
+            return
+        found = self._find()
+        if found is None:
+            self.finish()  # the session's host begins anew once it shows it again
+            return
+        link, shown = found
+        if shown.state is not PaneState.IDLE or not shown.active or not link.hello.interactive:
+            return  # the next change of its state is told
+        wait = self._settings.idle_seconds - (shown.idle_seconds(trio.current_time()) or 0.0)
+        if wait > 0:
+            self.timers.after(wait, message, key="due")
+            return
+        await self._begin(link, shown)
+
+    async def _begin(self, link: Link, shown: Shown) -> None:
+        command = pasting.Offer(
+            mirrored_id=self._mirrored_id,
+            host_id=link.host.host_id,
+            epoch=link.epoch,
+            stepup_window_seconds=self._settings.stepup_window_seconds,
+        )
+        try:
+            offered = await self._db.run(self._principal, pasting.offer, command)
+        except Unavailable:
+            self.timers.after(AWAY_SECONDS, Look(), key="due")
+            return
+        if offered is None:
+            self.finish()
+            return
+        order = PasteOrder(
+            send_id=offered.id,
+            window=shown.window,
+            pane=shown.pane,
+            claude_session=shown.claude_session,
+            text=offered.text,
+            sha256=hashlib.sha256(offered.text.encode()).hexdigest(),
+            proof_seconds=PROOF_SECONDS,
+        )
+        self._pasting = True
+        self.nursery.start_soon(self._paste, link, order)
+
+    async def _paste(self, link: Link, order: PasteOrder) -> None:
+        done: PasteDone | None = None
+        try:
+            done = await link.paste(order)
+        except OSError:
+            pass  # how much of the order was written is unknown
+        finally:
+            with trio.move_on_after(SETTLE_SECONDS, shield=True):
+                await self._settle(link, order, done)
+            self._pasting = False
+        busy = done is not None and done.outcome == "not_begun"
+        self.timers.after(BUSY_SECONDS if busy else 0.0, Look(), key="due")
+
+    async def _settle(self, link: Link, order: PasteOrder, done: PasteDone | None) -> None:
+        """Write down what became of the paste; repeated, it changes nothing."""
+        command = pasting.Settle(
+            send_id=order.send_id,
+            host_id=link.host.host_id,
+            epoch=link.epoch,
+            outcome="unconfirmed" if done is None else done.outcome,
+            detail="" if done is None else done.detail,
+        )
+        while True:
+            try:
+                await self._db.run(self._principal, pasting.settle, command)
+                break
+            except Unavailable:
+                await trio.sleep(AWAY_SECONDS / 5)
+        if done is not None:
+            try:
+                await link.acknowledge(done.seq)
+            except OSError:
+                return  # the host says it again on its next connection

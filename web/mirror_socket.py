@@ -1,0 +1,110 @@
+"""`/mirror/v1/socket`: the WebSocket of a mirror host; muster.mirror.frames tells its frames.
+
+The handshake needs a host's token. Without one the socket is accepted and closed 4401, which tells
+the host not to try again. The first frame is `hello`, within HELLO_SECONDS. The reader, the heartbeat
+and the actor's place in the tree are this task's own; an error in any ends all three.
+"""
+
+import functools
+
+import trio
+
+from actors import ActorCrashed, ActorStopped, NameTaken
+from muster.errors import Unauthorized, Unavailable
+from muster.mirror.actor import Farewell, HostActor
+from muster.mirror.frames import BadFrame, Hello, read_frame
+from muster.mirror.links import Link
+from muster.node.node import Node
+from web.asgi import Receive, Scope, Send
+from web.auth import prove_host
+from web.sockets import CloseCode, Socket, SocketClosed, keep_heartbeat
+
+HELLO_SECONDS = 10.0
+HEARTBEAT_SECONDS = 15.0
+SILENCE_SECONDS = 45.0
+
+_FAREWELLS = {
+    Farewell.SHUTDOWN: (CloseCode.SHUTDOWN, "the server stops"),
+    Farewell.SUPERSEDED: (CloseCode.SUPERSEDED, "a newer connection took over"),
+    Farewell.UNAUTHORIZED: (CloseCode.BAD_TOKEN, "the token is no longer good"),
+}
+_COME_AGAIN = (CloseCode.CRASHED, "something broke or is away; come again")
+
+
+async def mirror_socket(node: Node, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve one host's connection until either side ends it."""
+    socket = Socket(receive, send)
+    try:
+        await socket.accept()
+        code, reason = await _serve(node, socket, scope)
+        await socket.close(code, reason)
+    except SocketClosed:
+        return
+
+
+async def _serve(node: Node, socket: Socket, scope: Scope) -> tuple[int, str]:
+    """Serve until the end, and say how to close."""
+    prove = functools.partial(prove_host, node, scope["headers"])
+    if node.draining:
+        return _FAREWELLS[Farewell.SHUTDOWN]
+    try:
+        host = await prove()
+        link = Link(host=host, hello=await _hello(socket), peer=socket)
+        ended: tuple[int, str] | None = None
+        async with node.owners.hosting(link, prove=prove) as actor:
+            ended = await _talk(node, socket, link, actor)
+    except BadFrame as bad:
+        return CloseCode.BAD_FRAME, str(bad)
+    except Unauthorized:
+        return _FAREWELLS[Farewell.UNAUTHORIZED]
+    except (Unavailable, ActorCrashed, NameTaken):
+        # Already reported where it happened; NameTaken is a third connection in the same moment.
+        return _COME_AGAIN
+    except ActorStopped:
+        return _FAREWELLS[Farewell.SHUTDOWN]
+    return ended or _FAREWELLS[actor.farewell]
+
+
+async def _hello(socket: Socket) -> Hello:
+    """The first frame. Raises BadFrame when it is another, or does not come."""
+    with trio.move_on_after(HELLO_SECONDS):
+        frame = read_frame(await socket.receive_frame())
+        if isinstance(frame, Hello):
+            return frame
+    raise BadFrame("the first frame is hello, and comes at once")
+
+
+async def _talk(
+    node: Node, socket: Socket, link: Link, actor: HostActor
+) -> tuple[int, str] | None:
+    """Talk until the peer is gone; how to close, where the actor does not say it."""
+    await link.send(
+        {
+            "type": "welcome",
+            "host_id": link.host.host_id,
+            "name": link.host.name,
+            "heartbeat_seconds": HEARTBEAT_SECONDS,
+            "send_queue_idle_seconds": node.config.send_queue_idle_seconds,
+        }
+    )
+    await link.acknowledge(link.hello.seq)
+    ended: tuple[int, str] | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(
+            functools.partial(
+                keep_heartbeat,
+                socket,
+                interval_seconds=HEARTBEAT_SECONDS,
+                deadline_seconds=SILENCE_SECONDS,
+            )
+        )
+        try:
+            await actor.read()
+        except BadFrame as bad:
+            ended = (CloseCode.BAD_FRAME, str(bad))
+        except Unavailable:
+            ended = _COME_AGAIN
+        except OSError:
+            pass  # the peer is gone, or the actor ended the connection
+        nursery.cancel_scope.cancel()
+    return ended
