@@ -130,7 +130,7 @@ class Config:
 
     @property
     def routing(self) -> bool:
-        """Whether messages may be routed to sessions (plugins: "Routing a message to a session")."""
+        """Whether messages may be routed (plugins: "Routing a message to a session")."""
         return self.session_routing and self.plugins
 
     def listening_on(self, port: int) -> "Config":

@@ -1,8 +1,8 @@
 """`/mirror/v1/socket`: the WebSocket of a mirror host; muster.mirror.frames tells its frames.
 
 The handshake needs a host's token. Without one the socket is accepted and closed 4401, which tells
-the host not to try again. The first frame is `hello`, within HELLO_SECONDS. The reader, the heartbeat
-and the actor's place in the tree are this task's own; an error in any ends all three.
+the host not to try again. The first frame is `hello`, within HELLO_SECONDS. The reader, the
+heartbeat and the actor's place in the tree are this task's own; an error in any ends all three.
 """
 
 import functools
@@ -74,9 +74,7 @@ async def _hello(socket: Socket) -> Hello:
     raise BadFrame("the first frame is hello, and comes at once")
 
 
-async def _talk(
-    node: Node, socket: Socket, link: Link, actor: HostActor
-) -> tuple[int, str] | None:
+async def _talk(node: Node, socket: Socket, link: Link, actor: HostActor) -> tuple[int, str] | None:
     """Talk until the peer is gone; how to close, where the actor does not say it."""
     await link.send(
         {

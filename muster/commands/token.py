@@ -22,10 +22,10 @@ def token() -> None:
 @owner_option
 @click.option(
     "--kind",
-    type=click.Choice(["personal"]),
+    type=click.Choice(["personal", "mirror"]),
     default="personal",
     show_default=True,
-    help="Plugins and agents get theirs from `plugin add` and `agent add`.",
+    help="mirror: of a machine that runs `muster mirror`. Plugins and agents get theirs elsewhere.",
 )
 @click.option("--name", required=True, help="What it is called in lists: a-z, digits, hyphens.")
 @click.option(
@@ -44,7 +44,11 @@ def add(
     from muster.credentials.operations.personal import add_personal
     from muster.credentials.rules import AddPersonal, Scope
 
-    del kind  # there is one so far
+    if kind == "mirror":
+        if scope != "write" or expires is not None:
+            raise click.UsageError("A mirror host's token has no scope and no end.")
+        _add_host(owner, name, as_json=as_json)
+        return
     seconds = None if expires is None else _read_duration(expires)
     command = AddPersonal(name=name, scope=Scope(scope), expires_seconds=seconds)
     added, text = in_store(lambda store: store.run_as(owner, add_personal, command))
@@ -53,6 +57,25 @@ def add(
         return
     click.echo(text)
     click.echo(f"This is the token {added.name}. It is shown this once; keep it safe.", err=True)
+
+
+def _add_host(owner: str | None, name: str, *, as_json: bool) -> None:
+    from muster.mirror.operations.hosts import add_host
+    from muster.mirror.rules import AddHost
+
+    host, text = in_store(lambda store: store.run_as(owner, add_host, AddHost(name=name)))
+    if as_json:
+        print_json(
+            {
+                "token": text,
+                "host_id": host.id,
+                "name": host.name,
+                "created_at": utc(host.created_at),
+            }
+        )
+        return
+    click.echo(text)
+    click.echo(f"This is the token of the host {host.name}. It is shown this once.", err=True)
 
 
 @token.command("list")

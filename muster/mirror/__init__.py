@@ -1,1 +1,1 @@
-"""Mirrored sessions: hosts and their terminals, focus, and texts that wait for a session to fall idle."""
+"""Mirrored sessions: hosts and what their terminals show, focus, the send queue."""

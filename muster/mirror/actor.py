@@ -1,11 +1,12 @@
 """The actor of one connected host; it lives in the task of the host's socket.
 
-started() takes the next epoch, and settles in the same transaction what older sockets of the host had
-in hand: offered pastes become unconfirmed. The older socket is closed as superseded: on this node by
-being replaced, on another by the hint that the new epoch sends there.
+started() takes the next epoch, and settles in the same transaction what older sockets of the host
+had in hand: offered pastes become unconfirmed. The older socket is closed as superseded: on this
+node by being replaced, on another by the hint that the new epoch sends there.
 
-What the host says is written down in the order in which it comes, each frame in a transaction of its
-own, and acknowledged then. A database that is away ends the connection: the host says it all again.
+What the host says is written down in the order in which it comes, each frame in a transaction of
+its own, and acknowledged then. A database that is away ends the connection: the host says it all
+again.
 """
 
 import enum
@@ -18,7 +19,15 @@ import trio
 
 from actors import Actor
 from muster.errors import Unauthorized, Unavailable
-from muster.mirror.frames import Focus, HostFrame, PasteDone, ResumeDone, Screen, Windows, read_frame
+from muster.mirror.frames import (
+    Focus,
+    HostFrame,
+    PasteDone,
+    ResumeDone,
+    Screen,
+    Windows,
+    read_frame,
+)
 from muster.mirror.links import Link, Links
 from muster.mirror.operations import sends
 from muster.mirror.operations.focus import note_focus
@@ -33,6 +42,7 @@ from muster.mirror.rules import (
     StoreWindows,
     Window,
 )
+from muster.mirror.send_rules import Late, Recover
 from muster.pg.database import Database, Transaction
 from muster.principals import Muster
 
@@ -46,7 +56,6 @@ class Look(Protocol):
 
     def __call__(self, owner_id: int, mirrored_id: int, *, start: bool) -> None:
         """Never waits."""
-
 
 
 class Farewell(enum.Enum):
@@ -65,14 +74,14 @@ class Doubt:
 async def _accept(tx: Transaction, command: AcceptHost) -> int:
     """Take the next epoch and settle what older ones had in hand."""
     host = await accept_host(tx, command)
-    await sends.recover(tx, sends.Recover(host_id=host.id, epoch=host.epoch))
+    await sends.recover(tx, Recover(host_id=host.id, epoch=host.epoch))
     return host.epoch
 
 
 async def _release(tx: Transaction, command: ReleaseHost) -> None:
     """Note the end of the socket; what it had in hand is unproven."""
     if await release_host(tx, command):
-        await sends.recover(tx, sends.Recover(host_id=command.host_id, epoch=command.epoch + 1))
+        await sends.recover(tx, Recover(host_id=command.host_id, epoch=command.epoch + 1))
 
 
 class HostActor(Actor):
@@ -109,9 +118,7 @@ class HostActor(Actor):
         assert isinstance(message, Doubt), message
         try:
             await self._prove()
-            epoch = await self._db.run(
-                self._principal, find_host_epoch, self._link.host.host_id
-            )
+            epoch = await self._db.run(self._principal, find_host_epoch, self._link.host.host_id)
         except Unauthorized:
             self._end(Farewell.UNAUTHORIZED)
             return
@@ -203,7 +210,7 @@ class HostActor(Actor):
 
     async def _late(self, frame: PasteDone) -> bool:
         """A paste of an older connection, told from the host's journal."""
-        command = sends.Late(
+        command = Late(
             host_id=self._link.host.host_id, send_id=frame.send_id, proven=frame.outcome == "pasted"
         )
         await self._db.run(self._principal, sends.settle_late, command)

@@ -35,7 +35,7 @@ Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Id = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 TmuxName = Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
 ClaudeSession = Annotated[
-    str, msgspec.Meta(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\z")
+    str, msgspec.Meta(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 ]
 Folder = Annotated[str, msgspec.Meta(pattern=r"^/", max_length=1024)]
 Detail = Annotated[str, msgspec.Meta(max_length=500)]

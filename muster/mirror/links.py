@@ -4,8 +4,9 @@ A Link is one socket of a host. Its memory is a cache of the newest `windows` fr
 may be older by one frame, and what a paste rests on is looked at again by the host itself.
 
 What is asked of a host and answered by a frame of its own (a paste, a resume) waits here for the
-answer. Once the socket is gone nothing is answered any more: whoever waits gets None, and what became
-of it is unproven. The answer to a paste is acknowledged by whoever asked, once it is written down.
+answer. Once the socket is gone nothing is answered any more: whoever waits gets None, and what
+became of it is unproven. The answer to a paste is acknowledged by whoever asked, once it is
+written down.
 """
 
 from collections.abc import Mapping

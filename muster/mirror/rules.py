@@ -1,15 +1,15 @@
 """Hosts, what they show, and the sessions in it.
 
 A host is a machine that runs `muster mirror`; it lives until it is retired. `epoch` counts its
-sockets and `node` names the server that holds the newest, as for an agent: what an older socket says
-late changes nothing. A host is online while a living server holds its socket; what it listed last is
-remembered for REMEMBERED of its absence, or until it lists anew.
+sockets and `node` names the server that holds the newest, as for an agent: what an older socket
+says late changes nothing. A host is online while a living server holds its socket; what it listed
+last is remembered for REMEMBERED of its absence, or until it lists anew.
 
-A session is a Claude Code session that a host ever showed. A window shows it when one of the window's
-panes runs it; agents call it `mirror:<claude session id>`.
+A session is a Claude Code session that a host ever showed. A window shows it when one of the
+window's panes runs it; agents call it `mirror:<claude session id>`.
 
-Races: accepting a socket locks the host's row, and whoever writes what a socket said names its epoch
-in the WHERE; of two lists of one host the later socket's stays.
+Races: accepting a socket locks the host's row, and whoever writes what a socket said names its
+epoch in the WHERE; of two lists of one host the later socket's stays.
 """
 
 import enum

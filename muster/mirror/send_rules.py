@@ -3,19 +3,21 @@
 | state       | means                                                                            |
 |-------------|----------------------------------------------------------------------------------|
 | queued      | waits; the oldest is next, one at a time, never into a busy or waiting session   |
-| offered     | handed to the host of (host_id, epoch), which may be pasting it                   |
+| offered     | handed to the host of (host_id, epoch), which may be pasting it                  |
 | pasted      | the session's own hook or transcript showed it                                   |
 | unconfirmed | begun, or handed to a socket that is gone, and no proof came: holds the queue    |
 | lost        | its owner says that it did not arrive                                            |
 | cancelled   | taken out of the queue before a host had it                                      |
 | refused     | a check at the moment of the paste did not hold: sign-in, account, route         |
 
-queued -> offered -> pasted | unconfirmed, or back to queued when the host proves that nothing of it
-reached the terminal; unconfirmed -> pasted | lost. Nothing that was offered and not proven unwritten
-is ever offered again: "unknown" is a state (plugins: "At most once" is the same rule for replies).
+queued -> offered -> pasted | unconfirmed, or back to queued when the host proves that nothing of
+it reached the terminal; unconfirmed -> pasted | lost. Nothing that was offered and not proven
+unwritten is ever offered again: "unknown" is a state (plugins: "At most once" is the same rule for
+replies).
 
-Races: whoever takes a text out of the queue locks its row; one text of a session at a time is offered
-or unconfirmed, by a unique index. A late word of an older socket proves, and never puts back.
+Races: whoever takes a text out of the queue locks its row; one text of a session at a time is
+offered or unconfirmed, by a unique index. A late word of an older socket proves, and never puts
+back.
 """
 
 import enum

@@ -1,9 +1,10 @@
-"""The actor of one mirrored session whose send queue has something in it: it pastes when it is idle.
+"""The actor of a mirrored session in whose queue a text waits: it pastes when it is idle.
 
-It is started by a hint that a text was queued, on the node that holds the host's socket, and leaves
-once the queue is empty. What the session does is read from the host's link, in memory; the database is
-asked only when a text is due. One paste at a time runs in the actor's nursery; stopping the actor
-cancels the wait for it, and what was offered is then settled as unconfirmed by the end of the socket.
+It is started by a hint that a text was queued, on the node that holds the host's socket, and
+leaves once the queue is empty. What the session does is read from the host's link, in memory; the
+database is asked only when a text is due. One paste at a time runs in the actor's nursery;
+stopping the actor cancels the wait for it, and what was offered is then settled as unconfirmed by
+the end of the socket.
 
 Looks come from hints, from each change of the session's state, and from a timer that is set for the
 moment at which the session will have been idle for long enough.

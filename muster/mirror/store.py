@@ -1,7 +1,7 @@
-"""The SQL that several verbs of mirrored sessions share: which host is online, what shows a session.
+"""SQL that verbs of mirrored sessions share: which host is online, which is remembered.
 
-A killed server leaves its name in the host's row; it counts for NODE_SILENT after its last heartbeat.
-A host that is offline is remembered with its windows until it lists anew, for a day.
+A killed server leaves its name in the host's row; it counts for NODE_SILENT after its last
+heartbeat. A host that is offline is remembered with its windows until it lists anew, for a day.
 """
 
 from typing import Final

@@ -56,31 +56,19 @@ class Fanout:
             self._show(hint)
             return
         match hint.kind:
-            case HintKind.MESSAGE_QUEUED:
-                self._tell_chief(hint.owner_id, Deliver(message_id=hint.id))
-            case HintKind.CLAIM_BEGUN:
-                self._tell_chief(hint.owner_id, Retry())
-            case HintKind.WORDS_QUEUED:
-                self._tell_chief(hint.owner_id, Words(agent_id=hint.id))
             case HintKind.DRAFT_CLAIMABLE:
                 self._waiters.wake(hint.id)
             case HintKind.PLUGIN_REVOKED:
                 self._waiters.doubt(plugin_id=hint.id)
             case HintKind.AGENT_CHANGED:
                 self._live.tell(hint.owner_id, "agent", {"id": hint.id})
-                self._doubt_agents(hint.owner_id, hint.id)
             case HintKind.USER_CHANGED:
                 self._waiters.doubt(owner_id=hint.owner_id)
                 self._live.end_sessions(hint.owner_id)
-                self._doubt_agents(hint.owner_id, None)
-                self._doubt_host(hint.owner_id, None)
-            case HintKind.HOST_DOUBTED:
-                self._doubt_host(hint.owner_id, hint.id)
-            case HintKind.SEND_QUEUED:
-                if self._owners is not None:
-                    self._owners.look_at_session(hint.owner_id, hint.id, start=True)
-            case HintKind.ROUTE_ENDED:
+            case _:
                 pass
+        if self._owners is not None:
+            _reach(self._owners, hint)
 
     def _show(self, hint: Hint) -> None:
         noun = hint.kind.value.removesuffix(".changed")
@@ -91,10 +79,6 @@ class Fanout:
             changed = hint.kind is HintKind.DEVICE_CHANGED
             self._tell_pusher(Look(owner_id=hint.owner_id, device_changed=changed))
 
-    def _tell_chief(self, owner_id: int, message: Deliver | Retry | Words) -> None:
-        if self._owners is not None:
-            self._owners.tell_chief(owner_id, message)
-
     def _tell_pusher(self, message: Look | Sweep) -> None:
         """Equal messages wait there once; what is dropped, the next sweep finds."""
         if self._pusher is not None:
@@ -103,10 +87,24 @@ class Fanout:
             except Undelivered:
                 return
 
-    def _doubt_host(self, owner_id: int, host_id: int | None) -> None:
-        if self._owners is not None:
-            self._owners.doubt_hosts(owner_id, host_id)
 
-    def _doubt_agents(self, owner_id: int, agent_id: int | None) -> None:
-        if self._owners is not None:
-            self._owners.doubt(owner_id, agent_id)
+def _reach(owners: Owners, hint: Hint) -> None:
+    """Tell the actor of the hint's owner that it is for, if there is one."""
+    match hint.kind:
+        case HintKind.MESSAGE_QUEUED:
+            owners.tell_chief(hint.owner_id, Deliver(message_id=hint.id))
+        case HintKind.CLAIM_BEGUN:
+            owners.tell_chief(hint.owner_id, Retry())
+        case HintKind.WORDS_QUEUED:
+            owners.tell_chief(hint.owner_id, Words(agent_id=hint.id))
+        case HintKind.AGENT_CHANGED:
+            owners.doubt(hint.owner_id, hint.id)
+        case HintKind.HOST_DOUBTED:
+            owners.doubt_hosts(hint.owner_id, hint.id)
+        case HintKind.SEND_QUEUED:
+            owners.look_at_session(hint.owner_id, hint.id, start=True)
+        case HintKind.USER_CHANGED:
+            owners.doubt(hint.owner_id, None)
+            owners.doubt_hosts(hint.owner_id, None)
+        case _:
+            pass

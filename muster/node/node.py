@@ -19,14 +19,14 @@ from muster.config import Config
 from muster.drafts.actor import Waiters, claim
 from muster.drafts.operations import Claimed
 from muster.errors import Unavailable
+from muster.mirror.links import Links
+from muster.mirror.session_actor import SessionSettings
 from muster.node.fanout import Fanout
 from muster.node.live import Live
 from muster.node.nodes import Heartbeat, Outbox, Outgoing, Outgoings
 from muster.node.owners import Owners
 from muster.node.sweeps import Seen
 from muster.node.tree import tree_spec
-from muster.mirror.links import Links
-from muster.mirror.session_actor import SessionSettings
 from muster.outcomes import Hint, HintKind
 from muster.pg.database import Database
 from muster.pg.migrate import newest_version
@@ -98,9 +98,7 @@ class Node:
         """
         owner_id = principal.owner_id
         self.publish([Hint(kind=HintKind.CLAIM_BEGUN, owner_id=owner_id, id=owner_id)])
-        return await claim(
-            self.db, self.waiters, principal, wait_seconds=wait_seconds, prove=prove
-        )
+        return await claim(self.db, self.waiters, principal, wait_seconds=wait_seconds, prove=prove)
 
     async def unready(self) -> list[str]:
         """Why this node should get no traffic now; empty when it may."""

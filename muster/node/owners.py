@@ -79,9 +79,7 @@ class Owners:
             self.wake(agent)
 
     @asynccontextmanager
-    async def connected(
-        self, gateway: Gateway, *, prove: Prove
-    ) -> AsyncIterator[AgentActor]:
+    async def connected(self, gateway: Gateway, *, prove: Prove) -> AsyncIterator[AgentActor]:
         """Hold the agent's place for the block; an older connection of the agent here is ended."""
         agent = gateway.agent
         older = self.gateways.find(agent.agent_id)
@@ -126,9 +124,7 @@ class Owners:
             prove=prove,
             look=self.look_at_session,
         )
-        async with self._place(link.host.owner_id).attached(
-            _host_name(link), actor, replace=True
-        ):
+        async with self._place(link.host.owner_id).attached(_host_name(link), actor, replace=True):
             yield actor
 
     def doubt_hosts(self, owner_id: int, host_id: int | None) -> None:
@@ -184,9 +180,7 @@ class Owners:
         return self.tree.supervisor(f"{self.tree.root}/owners/owner:{owner_id}")
 
     def _place(self, owner_id: int) -> SupervisorHandle:
-        spec = SupervisorSpec(
-            name=f"owner:{owner_id}", isolate=True, policy=Policy.TEMPORARY
-        )
+        spec = SupervisorSpec(name=f"owner:{owner_id}", isolate=True, policy=Policy.TEMPORARY)
         return self._owners().start_supervisor(spec)
 
 

@@ -124,8 +124,10 @@ class _FollowingDatabase(Database):
 class ScriptedAgent:
     """An agent's end of the gateway socket, driven by the test frame by frame."""
 
+    path = "/agent/v1/socket"
+
     def __init__(self, url: str, token: str) -> None:
-        self._url = url.replace("http://", "ws://") + "/agent/v1/socket"
+        self._url = url.replace("http://", "ws://") + self.path
         self._token = token
         self._opening: Any = None
         self._socket: WebSocketConnection | None = None

@@ -41,18 +41,20 @@ async def issue(tx: Transaction, command: Issue) -> Issued:
 # One look through the unique index on sha256; the joins are by primary key.
 KNOCK = Query("""
     select c.id as credential_id, c.owner_id, c.kind, c.holder_id,
-           coalesce(p.name, a.name, t.name) as holder_name, t.scope
+           coalesce(p.name, a.name, h.name, t.name) as holder_name, t.scope
     from credentials c
     join users u on u.id = c.owner_id and u.disabled_at is null
     left join plugins p on c.kind = 'mpl_' and p.id = c.holder_id and p.owner_id = c.owner_id
                        and p.revoked_at is null
     left join agents a on c.kind = 'mag_' and a.id = c.holder_id and a.owner_id = c.owner_id
                       and a.retired_at is null
+    left join hosts h on c.kind = 'mmh_' and h.id = c.holder_id and h.owner_id = c.owner_id
+                     and h.retired_at is null
     left join personal_tokens t on c.kind = 'mst_' and t.id = c.holder_id
                                and t.owner_id = c.owner_id and t.revoked_at is null
                                and (t.expires_at is null or t.expires_at > %(now)s)
     where c.sha256 = %(sha256)s and c.revoked_at is null
-      and coalesce(p.name, a.name, t.name) is not null
+      and coalesce(p.name, a.name, h.name, t.name) is not null
 """)
 
 

@@ -51,9 +51,7 @@ async def add_host(tx: Transaction, command: AddHost) -> tuple[HostRow, str]:
     if host is None:
         raise Conflict(f"There is a host named {command.name} already.", code="name_taken")
     issued = await issue(tx, Issue(kind=CredentialKind.MIRROR_HOST, holder_id=host.id))
-    await tx.record(
-        Fact(action="host.added", subject=f"host:{host.id}", data={"name": host.name})
-    )
+    await tx.record(Fact(action="host.added", subject=f"host:{host.id}", data={"name": host.name}))
     return host, issued.token.text
 
 
@@ -74,9 +72,7 @@ LIST_HOSTS = Query(f"""
 
 async def list_hosts(tx: Transaction, command: ListHosts) -> list[HostView]:
     """The owner's hosts by name."""
-    return await tx.all(
-        LIST_HOSTS, HostView, retired_too=command.retired_too, limit=command.limit
-    )
+    return await tx.all(LIST_HOSTS, HostView, retired_too=command.retired_too, limit=command.limit)
 
 
 RETIRE_HOST = Query("""
@@ -162,9 +158,7 @@ SEEN_UNTIL_NOW = Query("""
 
 async def release_host(tx: Transaction, command: ReleaseHost) -> bool:
     """Note that the socket of this epoch is closed; whether it was the newest."""
-    touched = await tx.execute(
-        RELEASE_HOST, host_id=command.host_id, epoch=command.epoch
-    )
+    touched = await tx.execute(RELEASE_HOST, host_id=command.host_id, epoch=command.epoch)
     if touched:
         await tx.execute(SEEN_UNTIL_NOW, host_id=command.host_id)
         tx.hint(Hint(kind=HintKind.HOST_CHANGED, owner_id=tx.owner_id, id=command.host_id))

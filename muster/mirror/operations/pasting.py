@@ -1,9 +1,10 @@
 """A text leaves the queue for a host, and what became of it.
 
-What stands in for a person at the moment of the paste is looked at here, in the transaction that offers
-the text: the account lives and did not sign out everywhere since the text was queued, the sign-in that
-queued it is fresh (a routed text has none, and needs none), its route still waits. A text that does not
-hold is refused, and the next one is looked at (plugins: "What stands in for the step-up").
+What stands in for a person at the moment of the paste is looked at here, in the transaction that
+offers the text: the account lives and did not sign out everywhere since the text was queued, the
+sign-in that queued it is fresh (a routed text has none, and needs none), its route still waits. A
+text that does not hold is refused, and the next one is looked at (plugins: "What stands in for the
+step-up").
 """
 
 from typing import Literal
@@ -62,9 +63,10 @@ NEXT_SEND = Query("""
 # Whether the one who queued it may still have it pasted; a route waits for its answer.
 FIND_STANDING = Query("""
     select u.disabled_at is not null as disabled,
-           coalesce(u.signed_out_at >= coalesce(%(signed_in_at)s, %(created_at)s::timestamptz), false)
-               as signed_out,
-           coalesce(%(signed_in_at)s < %(now)s - make_interval(secs => %(window)s), false) as stale,
+           coalesce(u.signed_out_at >= coalesce(%(signed_in_at)s::timestamptz,
+                                                %(created_at)s::timestamptz), false) as signed_out,
+           coalesce(%(signed_in_at)s::timestamptz < %(now)s - make_interval(secs => %(window)s),
+                    false) as stale,
            %(route_id)s::bigint is not null and not exists (
                select from session_routes r
                where r.owner_id = %(owner_id)s and r.id = %(route_id)s and r.state = 'routed')

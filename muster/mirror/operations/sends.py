@@ -50,9 +50,7 @@ async def enqueue(tx: Transaction, command: Enqueue) -> Send:
     queued = await tx.scalar(COUNT_QUEUED, mirrored_id=command.mirrored_id)
     assert isinstance(queued, int)
     if queued >= QUEUED_MAX:
-        raise Refused(
-            f"{QUEUED_MAX} texts wait for this session already.", code="queue_full"
-        )
+        raise Refused(f"{QUEUED_MAX} texts wait for this session already.", code="queue_full")
     send = await tx.one(
         INSERT_SEND,
         Send,
@@ -101,7 +99,7 @@ async def find_waiting(tx: Transaction, mirrored_ids: list[int]) -> list[int]:
 
 
 RECOVER_SENDS = Query("""
-    update sends set state = 'unconfirmed', why = 'the host was cut off before it said what became of it'
+    update sends set state = 'unconfirmed', why = 'the host was cut off before it told the outcome'
     where owner_id = %(owner_id)s and host_id = %(host_id)s and epoch < %(epoch)s
       and state = 'offered'
     returning id, mirrored_id

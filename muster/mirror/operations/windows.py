@@ -58,7 +58,8 @@ END_PANES = Query("""
         where p.owner_id = %(owner_id)s and w.owner_id = p.owner_id and w.id = p.window_id
           and w.host_id = %(host_id)s
           and not exists (
-              select from unnest(%(windows)s::text[], %(panes)s::text[]) as l (tmux_window, tmux_pane)
+              select from unnest(%(windows)s::text[], %(panes)s::text[])
+                  as l (tmux_window, tmux_pane)
               where l.tmux_window = w.tmux_window and l.tmux_pane = p.tmux_pane)
         returning p.mirrored_id
     )

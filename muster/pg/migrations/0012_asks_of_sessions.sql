@@ -1,0 +1,1 @@
+-- What a mirrored session asks of the chief.

@@ -1,0 +1,1 @@
+-- What muster routes itself: threads, pull requests, resumes.
