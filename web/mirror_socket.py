@@ -12,9 +12,10 @@ import trio
 from actors import ActorCrashed, ActorStopped, NameTaken
 from muster.errors import Unauthorized, Unavailable
 from muster.mirror.actor import Farewell, HostActor
-from muster.mirror.frames import BadFrame, Hello, read_frame
-from muster.mirror.links import Link
+from muster.mirror.gateway import Link, read_hello
+from muster.mirror.rules import BadFrame
 from muster.node.node import Node
+from muster.principals import MirrorHost
 from web.asgi import Receive, Scope, Send
 from web.auth import prove_host
 from web.sockets import CloseCode, Socket, SocketClosed, keep_heartbeat
@@ -49,7 +50,7 @@ async def _serve(node: Node, socket: Socket, scope: Scope) -> tuple[int, str]:
         return _FAREWELLS[Farewell.SHUTDOWN]
     try:
         host = await prove()
-        link = Link(host=host, hello=await _hello(socket), peer=socket)
+        link = await _greeted(socket, host)
         ended: tuple[int, str] | None = None
         async with node.owners.hosting(link, prove=prove) as actor:
             ended = await _talk(node, socket, link, actor)
@@ -65,12 +66,11 @@ async def _serve(node: Node, socket: Socket, scope: Scope) -> tuple[int, str]:
     return ended or _FAREWELLS[actor.farewell]
 
 
-async def _hello(socket: Socket) -> Hello:
-    """The first frame. Raises BadFrame when it is another, or does not come."""
+async def _greeted(socket: Socket, host: MirrorHost) -> Link:
+    """A link, once the host said hello. Raises BadFrame when it says something else, or nothing."""
     with trio.move_on_after(HELLO_SECONDS):
-        frame = read_frame(await socket.receive_frame())
-        if isinstance(frame, Hello):
-            return frame
+        hello = read_hello(await socket.receive_frame())
+        return Link(host=host, hello=hello, peer=socket)
     raise BadFrame("the first frame is hello, and comes at once")
 
 

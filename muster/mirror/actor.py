@@ -28,7 +28,7 @@ from muster.mirror.frames import (
     Windows,
     read_frame,
 )
-from muster.mirror.links import Link, Links
+from muster.mirror.gateway import Link, Links
 from muster.mirror.operations import sends
 from muster.mirror.operations.focus import note_focus
 from muster.mirror.operations.hosts import accept_host, find_host_epoch, release_host

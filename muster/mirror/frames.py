@@ -26,6 +26,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from muster.mirror.rules import BadFrame
+
 WINDOWS_MAX = 500
 PANES_MAX = 20
 SCREEN_BYTES_MAX = 64 * 1024
@@ -129,10 +131,6 @@ _KINDS: Mapping[str, type[HostFrame]] = {
     "resume.done": ResumeDone,
     "screen": Screen,
 }
-
-
-class BadFrame(Exception):
-    """The host sent a frame of a known type that is not of its shape; the socket closes 4400."""
 
 
 def read_frame(frame: Mapping[str, object]) -> HostFrame | None:

@@ -19,7 +19,7 @@ import trio
 from actors import Actor
 from muster.errors import Unavailable
 from muster.mirror.frames import PasteDone
-from muster.mirror.links import Link, PasteOrder, Shown
+from muster.mirror.gateway import Link, PasteOrder, Shown
 from muster.mirror.operations import pasting
 from muster.mirror.rules import PaneState
 from muster.pg.database import Database

@@ -19,7 +19,7 @@ from muster.config import Config
 from muster.drafts.actor import Waiters, claim
 from muster.drafts.operations import Claimed
 from muster.errors import Unavailable
-from muster.mirror.links import Links
+from muster.mirror.gateway import Links
 from muster.mirror.session_actor import SessionSettings
 from muster.node.fanout import Fanout
 from muster.node.live import Live

@@ -30,7 +30,7 @@ from muster.chief.actor import ChiefActor, Words
 from muster.chief.deliveries import DeliverySettings
 from muster.mirror.actor import Doubt as DoubtHost
 from muster.mirror.actor import HostActor
-from muster.mirror.links import Link, Links
+from muster.mirror.gateway import Link, Links
 from muster.mirror.session_actor import Look, SessionActor, SessionSettings
 from muster.pg.database import Database
 from muster.principals import Agent

@@ -29,12 +29,16 @@ PANES = Query("""
 
 @attrs.frozen(kw_only=True)
 class SendSeen:
+    """A row of the queue."""
+
     state: str
     why: str | None
 
 
 @attrs.frozen(kw_only=True)
 class PaneSeen:
+    """A pane as it is stored."""
+
     tmux_pane: str
     state: str
     claude_session: str | None

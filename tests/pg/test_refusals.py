@@ -130,7 +130,7 @@ CASES: list[tuple[str, list[str]]] = [
     ("messages_owner_id_plugin_id_fkey", [mail(plugin_id="-1")]),
     ("messages_owner_id_agent_id_fkey", [HAND_OVER.replace("%(agent)s", "-1")]),
     ("messages_one_turn_key", [HAND_OVER, HAND_OVER.replace("%(message)s", "%(second)s")]),
-    ("messages_move", ["update messages set state = 'delivered' where id = %(message)s"]),
+    ("messages_move", ["update messages set state = 'unconfirmed' where id = %(message)s"]),
     ("messages_move", [HAND_OVER, SETTLE, HAND_OVER]),
     *[
         ("messages_content_kept", [f"update messages set {change} where id = %(message)s"])

@@ -94,10 +94,14 @@ create or replace function messages_check_move() returns trigger language plpgsq
 begin
     if old.state <> new.state and (old.state, new.state) not in (
         ('queued', 'delivering'), ('queued', 'delivered'), ('delivering', 'delivered'), ('delivering', 'unconfirmed'),
-        ('delivering', 'queued'))
+        ('delivering', 'queued'), ('unconfirmed', 'queued'))
     then
         raise exception 'a % message cannot become %', old.state, new.state using errcode = 'restrict_violation',
             constraint = 'messages_move';
+    end if;
+    if new.retries <> old.retries + (old.state = 'unconfirmed' and new.state = 'queued')::int then
+        raise exception 'message % was retried % times', old.id, old.retries using errcode = 'restrict_violation',
+            constraint = 'messages_retries';
     end if;
     return new;
 end $$;

@@ -16,8 +16,8 @@ from typing import Generic, Protocol, TypeVar
 import attrs
 import trio
 
-from muster.mirror.frames import Hello, PasteDone, ResumeDone, Screen, Windows
-from muster.mirror.rules import PaneState
+from muster.mirror.frames import Hello, PasteDone, ResumeDone, Screen, Windows, read_frame
+from muster.mirror.rules import BadFrame, PaneState
 from muster.principals import MirrorHost
 
 Frame = Mapping[str, object]
@@ -66,6 +66,14 @@ class PasteOrder:
     text: str
     sha256: str
     proof_seconds: float
+
+
+def read_hello(frame: Frame) -> Hello:
+    """The frame that a host begins with. Raises BadFrame when it is another."""
+    hello = read_frame(frame)
+    if not isinstance(hello, Hello):
+        raise BadFrame("the first frame is hello")
+    return hello
 
 
 class Link:
