@@ -25,6 +25,7 @@ from muster.attention.rules import (
     check_ask,
     check_places,
     decide,
+    standing,
     subject,
 )
 from muster.attention.store import AskView
@@ -55,7 +56,9 @@ __all__ = [
     "expire",
     "get_ask",
     "list_asks",
+    "lock_ask",
     "settle_by_chat",
+    "standing",
 ]
 
 LISTED_MAX = 1000
@@ -141,6 +144,11 @@ async def cancel(tx: Transaction, command: Cancel) -> Ask:
 async def expire(tx: Transaction, command: Expire) -> Ask:
     """Write that an ask's day is over; nothing when it is not. Raises NotFound."""
     return (await _apply(tx, await _lock(tx, command.ask_id), command)).row
+
+
+async def lock_ask(tx: Transaction, ask_id: int) -> Ask:
+    """The ask, its row locked, for whoever ends what it is about; raises NotFound."""
+    return await _lock(tx, ask_id)
 
 
 async def settle_by_chat(tx: Transaction, agent_id: int, text: str) -> list[int]:

@@ -29,7 +29,7 @@ from muster.mirror.frames import (
     read_frame,
 )
 from muster.mirror.gateway import Link, Links
-from muster.mirror.operations import sends
+from muster.mirror.operations import sends, unconfirmed
 from muster.mirror.operations.focus import note_focus
 from muster.mirror.operations.hosts import accept_host, find_host_epoch, release_host
 from muster.mirror.operations.windows import store_windows
@@ -74,14 +74,14 @@ class Doubt:
 async def _accept(tx: Transaction, command: AcceptHost) -> int:
     """Take the next epoch and settle what older ones had in hand."""
     host = await accept_host(tx, command)
-    await sends.recover(tx, Recover(host_id=host.id, epoch=host.epoch))
+    await unconfirmed.recover(tx, Recover(host_id=host.id, epoch=host.epoch))
     return host.epoch
 
 
 async def _release(tx: Transaction, command: ReleaseHost) -> None:
     """Note the end of the socket; what it had in hand is unproven."""
     if await release_host(tx, command):
-        await sends.recover(tx, Recover(host_id=command.host_id, epoch=command.epoch + 1))
+        await unconfirmed.recover(tx, Recover(host_id=command.host_id, epoch=command.epoch + 1))
 
 
 class HostActor(Actor):
@@ -213,7 +213,7 @@ class HostActor(Actor):
         command = Late(
             host_id=self._link.host.host_id, send_id=frame.send_id, proven=frame.outcome == "pasted"
         )
-        await self._db.run(self._principal, sends.settle_late, command)
+        await self._db.run(self._principal, unconfirmed.settle_late, command)
         return True
 
 

@@ -7,13 +7,24 @@ text that does not hold is refused, and the next one is looked at (plugins: "Wha
 step-up").
 """
 
+# ruff: noqa: S608 - what is put into the statements is a constant of this room
+
 from typing import Literal
 
 import attrs
 
 from muster.accounts.operations import lock_account
-from muster.mirror.send_rules import Send
-from muster.outcomes import Fact, Hint, HintKind
+from muster.mirror.operations.sends import end_route, send_fact
+from muster.mirror.operations.unconfirmed import note_unconfirmed, settle_late
+from muster.mirror.send_rules import (
+    WHY_CHARACTERS_MAX,
+    Against,
+    Late,
+    RefuseStanding,
+    Send,
+)
+from muster.mirror.store import AGAINST, SEND
+from muster.outcomes import Hint, HintKind
 from muster.pg.database import Transaction
 from muster.pg.query import Query
 
@@ -42,11 +53,9 @@ class Settle:
 
 
 # The session's row makes a cancel and an offer take turns; the index behind it allows one in hand.
-NEXT_SEND = Query("""
-    select s.id, s.owner_id, s.mirrored_id, s.text, s.queued_by, s.queued_via, s.signed_in_at,
-           s.route_id, s.state, s.created_at, s.host_id, s.epoch, s.offers, s.offered_at,
-           s.ended_at, s.why, s.ask_id
-    from sends s
+NEXT_SEND = Query(f"""
+    select s.id, {AGAINST} as against
+    from sends s join users u on u.id = s.owner_id
     where s.owner_id = %(owner_id)s and s.mirrored_id = %(mirrored_id)s and s.state = 'queued'
       and not exists (
           select from sends b
@@ -60,52 +69,32 @@ NEXT_SEND = Query("""
     for no key update of s
 """)
 
-# Whether the one who queued it may still have it pasted; a route waits for its answer.
-FIND_STANDING = Query("""
-    select u.disabled_at is not null as disabled,
-           coalesce(u.signed_out_at >= coalesce(%(signed_in_at)s::timestamptz,
-                                                %(created_at)s::timestamptz), false) as signed_out,
-           coalesce(%(signed_in_at)s::timestamptz < %(now)s - make_interval(secs => %(window)s),
-                    false) as stale,
-           %(route_id)s::bigint is not null and not exists (
-               select from session_routes r
-               where r.owner_id = %(owner_id)s and r.id = %(route_id)s and r.state = 'routed')
-               as route_over
-    from users u where u.id = %(owner_id)s
+LOCK_REFUSED = Query(f"""
+    select s.id, {AGAINST} as against
+    from sends s join users u on u.id = s.owner_id
+    where s.owner_id = %(owner_id)s and s.state = 'queued' and {AGAINST} is not null
+    order by s.id
+    for no key update of s
+""")
+
+OFFER_SEND = Query(f"""
+    update sends s set state = 'offered', host_id = %(host_id)s, epoch = %(epoch)s,
+                       offers = offers + 1, offered_at = %(now)s
+    where s.owner_id = %(owner_id)s and s.id = %(send_id)s and s.state = 'queued'
+    returning {SEND}
+""")
+
+REFUSE_SEND = Query(f"""
+    update sends s set state = 'refused', ended_at = %(now)s, why = %(why)s
+    where s.owner_id = %(owner_id)s and s.id = %(send_id)s and s.state = 'queued'
+    returning {SEND}
 """)
 
 
 @attrs.frozen(kw_only=True)
 class _Standing:
-    disabled: bool
-    signed_out: bool
-    stale: bool
-    route_over: bool
-
-    @property
-    def why(self) -> str | None:
-        """Why the text may not be pasted; None when it may."""
-        if self.disabled:
-            return "the account is disabled"
-        if self.signed_out:
-            return "its owner signed out everywhere after it was queued"
-        if self.route_over:
-            return "its route does not wait for an answer any more"
-        if self.stale:
-            return "the sign-in that queued it is too old: confirm it is you, and queue it again"
-        return None
-
-
-OFFER_SEND = Query("""
-    update sends set state = 'offered', host_id = %(host_id)s, epoch = %(epoch)s,
-                     offers = offers + 1, offered_at = %(now)s
-    where owner_id = %(owner_id)s and id = %(send_id)s and state = 'queued'
-""")
-
-REFUSE_SEND = Query("""
-    update sends set state = 'refused', ended_at = %(now)s, why = %(why)s
-    where owner_id = %(owner_id)s and id = %(send_id)s and state = 'queued'
-""")
+    id: int
+    against: str | None
 
 
 async def offer(tx: Transaction, command: Offer) -> Send | None:
@@ -115,43 +104,53 @@ async def offer(tx: Transaction, command: Offer) -> Send | None:
     """
     await lock_account(tx)
     while True:
-        send = await tx.find(
+        standing = await tx.find(
             NEXT_SEND,
-            Send,
+            _Standing,
             mirrored_id=command.mirrored_id,
             host_id=command.host_id,
             epoch=command.epoch,
+            stepup_window_seconds=command.stepup_window_seconds,
         )
-        if send is None:
+        if standing is None:
             return None
-        standing = await tx.one(
-            FIND_STANDING,
-            _Standing,
-            signed_in_at=send.signed_in_at,
-            created_at=send.created_at,
-            route_id=send.route_id,
-            window=command.stepup_window_seconds,
-        )
-        if (why := standing.why) is None:
-            await tx.execute(
-                OFFER_SEND, send_id=send.id, host_id=command.host_id, epoch=command.epoch
-            )
-            _shown(tx, send.mirrored_id)
+        if standing.against is None:
+            owned = {"host_id": command.host_id, "epoch": command.epoch}
+            send = await tx.one(OFFER_SEND, Send, send_id=standing.id, **owned)
+            _shown(tx, send)
             return send
-        await tx.execute(REFUSE_SEND, send_id=send.id, why=why)
-        await tx.record(_fact("refused", send.mirrored_id, send.id, why))
+        await _refuse(tx, standing)
 
 
-SETTLE_SEND = Query("""
-    update sends
+async def refuse_standing(tx: Transaction, command: RefuseStanding) -> int:
+    """Refuse at once whatever waits and would be refused at its paste; how many there were."""
+    await lock_account(tx)
+    found = await tx.all(
+        LOCK_REFUSED, _Standing, stepup_window_seconds=command.stepup_window_seconds
+    )
+    for standing in found:
+        await _refuse(tx, standing)
+    return len(found)
+
+
+async def _refuse(tx: Transaction, standing: "_Standing") -> None:
+    assert standing.against is not None
+    why = Against(standing.against).why
+    send = await tx.one(REFUSE_SEND, Send, send_id=standing.id, why=why)
+    await tx.record(send_fact("refused", send, why=why))
+    end_route(tx, send)
+
+
+SETTLE_SEND = Query(f"""
+    update sends s
     set state = %(state)s, why = nullif(%(why)s::text, ''),
         ended_at = case when %(state)s = 'pasted' then %(now)s end,
-        host_id = case when %(state)s = 'queued' then null else host_id end,
-        epoch = case when %(state)s = 'queued' then null else epoch end,
-        offered_at = case when %(state)s = 'queued' then null else offered_at end
-    where owner_id = %(owner_id)s and id = %(send_id)s and host_id = %(host_id)s
-      and epoch = %(epoch)s and state = 'offered'
-    returning mirrored_id
+        host_id = case when %(state)s = 'queued' then null else s.host_id end,
+        epoch = case when %(state)s = 'queued' then null else s.epoch end,
+        offered_at = case when %(state)s = 'queued' then null else s.offered_at end
+    where s.owner_id = %(owner_id)s and s.id = %(send_id)s and s.host_id = %(host_id)s
+      and s.epoch = %(epoch)s and s.state = 'offered'
+    returning {SEND}
 """)
 _STATES = {"pasted": "pasted", "unconfirmed": "unconfirmed", "not_begun": "queued"}
 
@@ -159,30 +158,29 @@ _STATES = {"pasted": "pasted", "unconfirmed": "unconfirmed", "not_begun": "queue
 async def settle(tx: Transaction, command: Settle) -> None:
     """Write down what became of an offered text (audit `send.pasted`, `send.unconfirmed`).
 
-    One that never began is queued again. A late word of an older socket changes nothing.
+    One that never began is queued again. A late word changes nothing, but that it may still prove.
     """
-    mirrored_id = await tx.scalar(
+    await lock_account(tx)
+    send = await tx.find(
         SETTLE_SEND,
+        Send,
         send_id=command.send_id,
         host_id=command.host_id,
         epoch=command.epoch,
         state=_STATES[command.outcome],
-        why="" if command.outcome == "pasted" else command.detail[:500],
+        why="" if command.outcome == "pasted" else command.detail[:WHY_CHARACTERS_MAX],
     )
-    if mirrored_id is None:
-        return
-    if command.outcome == "not_begun":
-        _shown(tx, mirrored_id)
-        return
-    await tx.record(_fact(command.outcome, mirrored_id, command.send_id, command.detail))
+    if send is None:
+        proven = command.outcome == "pasted"
+        late = Late(host_id=command.host_id, send_id=command.send_id, proven=proven)
+        await settle_late(tx, late)
+    elif command.outcome == "unconfirmed":
+        await note_unconfirmed(tx, send)
+    else:
+        if command.outcome == "pasted":
+            await tx.record(send_fact("pasted", send))
+        _shown(tx, send)
 
 
-def _fact(outcome: str, mirrored_id: int, send_id: int, detail: str) -> Fact:
-    data: dict[str, object] = {"send": send_id}
-    if detail:
-        data["why"] = detail[:500]
-    return Fact(action=f"send.{outcome}", subject=f"mirrored:{mirrored_id}", data=data)
-
-
-def _shown(tx: Transaction, mirrored_id: int) -> None:
-    tx.hint(Hint(kind=HintKind.MIRRORED_CHANGED, owner_id=tx.owner_id, id=mirrored_id))
+def _shown(tx: Transaction, send: Send) -> None:
+    tx.hint(Hint(kind=HintKind.MIRRORED_CHANGED, owner_id=tx.owner_id, id=send.mirrored_id))

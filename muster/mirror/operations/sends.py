@@ -1,4 +1,6 @@
-"""The verbs of the send queue."""
+"""What enters the send queue, whoever puts it there, and what leaves it with its route."""
+
+# ruff: noqa: S608 - what is put into the statements is a constant of this room
 
 import attrs
 
@@ -8,10 +10,9 @@ from muster.mirror.send_rules import (
     QUEUED_MAX,
     CancelRouted,
     Enqueue,
-    Late,
-    Recover,
     Send,
 )
+from muster.mirror.store import SEND
 from muster.outcomes import Fact, Hint, HintKind
 from muster.pg.database import Transaction
 from muster.pg.query import Query
@@ -27,13 +28,12 @@ COUNT_QUEUED = Query("""
     where owner_id = %(owner_id)s and mirrored_id = %(mirrored_id)s and state = 'queued'
 """)
 
-INSERT_SEND = Query("""
-    insert into sends (owner_id, mirrored_id, text, queued_by, queued_via, signed_in_at, route_id,
-                       state, created_at)
+INSERT_SEND = Query(f"""
+    insert into sends as s (owner_id, mirrored_id, text, queued_by, queued_via, signed_in_at,
+                            route_id, state, created_at)
     values (%(owner_id)s, %(mirrored_id)s, %(text)s, %(queued_by)s, %(queued_via)s,
             %(signed_in_at)s, %(route_id)s, 'queued', %(now)s)
-    returning id, owner_id, mirrored_id, text, queued_by, queued_via, signed_in_at, route_id, state,
-              created_at, host_id, epoch, offers, offered_at, ended_at, why, ask_id
+    returning {SEND}
 """)
 
 
@@ -61,7 +61,7 @@ async def enqueue(tx: Transaction, command: Enqueue) -> Send:
         signed_in_at=command.signed_in_at,
         route_id=command.route_id,
     )
-    _look(tx, send.mirrored_id)
+    look_again(tx, send.mirrored_id)
     return send
 
 
@@ -77,7 +77,7 @@ async def cancel_routed(tx: Transaction, command: CancelRouted) -> bool:
     mirrored_id = await tx.scalar(CANCEL_ROUTED, route_id=command.route_id, why=command.why)
     if mirrored_id is None:
         return False
-    _look(tx, mirrored_id)
+    look_again(tx, mirrored_id)
     return True
 
 
@@ -98,59 +98,21 @@ async def find_waiting(tx: Transaction, mirrored_ids: list[int]) -> list[int]:
     return [one.mirrored_id for one in found]
 
 
-RECOVER_SENDS = Query("""
-    update sends set state = 'unconfirmed', why = 'the host was cut off before it told the outcome'
-    where owner_id = %(owner_id)s and host_id = %(host_id)s and epoch < %(epoch)s
-      and state = 'offered'
-    returning id, mirrored_id
-""")
+def send_fact(what: str, send: Send, **data: object) -> Fact:
+    """What happened to a text, for the audit log: `send.<what>` about its session."""
+    known: dict[str, object] = {"send": send.id}
+    if send.route_id is not None:
+        known["route"] = send.route_id
+    return Fact(action=f"send.{what}", subject=f"mirrored:{send.mirrored_id}", data=known | data)
 
 
-@attrs.frozen(kw_only=True)
-class _Recovered:
-    id: int
-    mirrored_id: int
-
-
-async def recover(tx: Transaction, command: Recover) -> None:
-    """What older sockets of a host had in hand is unconfirmed (audit `send.unconfirmed`)."""
-    found = await tx.all(RECOVER_SENDS, _Recovered, host_id=command.host_id, epoch=command.epoch)
-    for one in found:
-        await tx.record(
-            Fact(
-                action="send.unconfirmed",
-                subject=f"mirrored:{one.mirrored_id}",
-                data={"send": one.id, "recovered": True},
-            )
-        )
-        _look(tx, one.mirrored_id)
-
-
-PROVE_LATE = Query("""
-    update sends set state = 'pasted', ended_at = %(now)s, why = null
-    where owner_id = %(owner_id)s and id = %(send_id)s and host_id = %(host_id)s
-      and state = 'unconfirmed'
-    returning mirrored_id
-""")
-
-
-async def settle_late(tx: Transaction, command: Late) -> None:
-    """A proof that comes late still proves (audit `send.pasted`); nothing else changes anything."""
-    if not command.proven:
-        return
-    mirrored_id = await tx.scalar(PROVE_LATE, send_id=command.send_id, host_id=command.host_id)
-    if mirrored_id is not None:
-        await tx.record(
-            Fact(
-                action="send.pasted",
-                subject=f"mirrored:{mirrored_id}",
-                data={"send": command.send_id, "late": True},
-            )
-        )
-        _look(tx, mirrored_id)
-
-
-def _look(tx: Transaction, mirrored_id: int) -> None:
+def look_again(tx: Transaction, mirrored_id: int) -> None:
     """The queue is not what it was: whoever works on it and whoever shows it looks again."""
     for kind in (HintKind.SEND_QUEUED, HintKind.MIRRORED_CHANGED):
         tx.hint(Hint(kind=kind, owner_id=tx.owner_id, id=mirrored_id))
+
+
+def end_route(tx: Transaction, send: Send) -> None:
+    """The text of a route ended unpasted: whoever keeps routes looks at once."""
+    if send.route_id is not None:
+        tx.hint(Hint(kind=HintKind.ROUTE_ENDED, owner_id=tx.owner_id, id=send.route_id))
