@@ -11,8 +11,8 @@ LINES_MAX = 400
 COLUMNS_MAX = 100
 # Prose wraps in the reader's window; SQL reads better in one line; mail is as it was sent.
 ANY_WIDTH = frozenset({".md", ".sql", ".eml", ".svg", ".json"})
-# One line a rule, and there are more rules than that.
-ANY_LENGTH = frozenset({"tests/rules.md"})
+# One line a rule, or a word, and there are more of them than that.
+ANY_LENGTH = frozenset({"tests/rules.md", "muster/mirror/word_lists/english.txt"})
 EMPTY_NAMES = frozenset(
     {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
 )
