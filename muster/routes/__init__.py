@@ -1,0 +1,1 @@
+"""Messages that are handed to mirrored sessions, and how their answers come back."""
