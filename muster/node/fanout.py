@@ -5,13 +5,14 @@ listener; both take this one path. It never waits, and a hint that finds nobody 
 comes later reads the database.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from actors import Address, Undelivered
 from muster.chief.actor import Deliver, Retry, Words
 from muster.drafts.actor import Waiters
 from muster.node.live import Live
 from muster.node.owners import Owners
+from muster.node.sweeps import ROUND
 from muster.outcomes import SHOWN, Hint, HintKind
 from muster.push.actor import Look, Sweep
 
@@ -29,11 +30,16 @@ class Fanout:
         self._live = live
         self._owners: Owners | None = None
         self._pusher: Address | None = None
+        self._rounds: Mapping[HintKind, Address] = {}
 
-    def attach(self, owners: Owners, pusher: Address) -> None:
-        """The tree is up: hints reach its actors from here on."""
+    def attach(self, owners: Owners, pusher: Address, rounds: Mapping[HintKind, Address]) -> None:
+        """The tree is up: hints reach its actors from here on.
+
+        `rounds` are the sweeps that a hint of some kind brings on at once.
+        """
         self._owners = owners
         self._pusher = pusher
+        self._rounds = rounds
 
     def publish(self, hints: Sequence[Hint]) -> None:
         """Let each hint's addressees look again."""
@@ -69,6 +75,11 @@ class Fanout:
                 pass
         if self._owners is not None:
             _reach(self._owners, hint)
+        if (sweep := self._rounds.get(hint.kind)) is not None:
+            try:
+                sweep.tell(ROUND, key=ROUND)
+            except Undelivered:
+                return
 
     def _show(self, hint: Hint) -> None:
         noun = hint.kind.value.removesuffix(".changed")

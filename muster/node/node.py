@@ -166,6 +166,7 @@ async def open_node(
         waiters=node.waiters,
         seen=node.seen,
         heartbeat=node.heartbeat,
+        stepup_window_seconds=node.config.stepup_window_seconds,
     )
     async with open_tree(spec, node.log) as tree:
         node.tree = tree
@@ -186,6 +187,7 @@ async def open_node(
                 may_begin=lambda: not node.draining,
             ),
         )
-        node.fanout.attach(node.owners, tree.address("root/push/pusher"))
+        rounds = {HintKind.USER_CHANGED: tree.address("root/sweeps/sends")}
+        node.fanout.attach(node.owners, tree.address("root/push/pusher"), rounds)
         yield node
         await node.heartbeat.leave()

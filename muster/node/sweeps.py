@@ -7,6 +7,7 @@ the sweep notes it and comes again.
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from actors import Actor
 from muster.credentials import operations as credentials
@@ -19,6 +20,7 @@ from muster.pg.database import Database
 from muster.principals import Muster, System
 
 BATCH = 200
+ROUND: Final = "round"  # told to a sweep, it does one at once
 
 Work = Callable[[], Awaitable[str | None]]
 
@@ -36,18 +38,18 @@ class Sweep(Actor):
 
     async def started(self) -> None:
         """Begin with a round: what fell due while nobody looked is due now."""
-        self.timers.after(0, "round", key="round")
+        self.timers.after(0, ROUND, key=ROUND)
 
     async def handle(self, message: object) -> None:
         """Do one round."""
-        assert message == "round", message
+        assert message == ROUND, message
         try:
             note = await self._work()
         except Unavailable as away:
             note = f"the database is away: {away.sentence}"
         if note is not None:
             self.log.note(note)
-        self.timers.after(self._interval_seconds, "round", key="round")
+        self.timers.after(self._interval_seconds, ROUND, key=ROUND)
 
 
 class Seen:

@@ -4,7 +4,7 @@
           │            ├─ listener           hints of other processes; a lost connection restarts it
           │            └─ supervision-sink   reports into the database
           ├─ outbox     hints to other servers, while there are some
-          ├─ sweeps     leases, expiries, lost hints, unrouted messages; one child each
+          ├─ sweeps     leases, expiries, lost hints, unrouted messages, queues; one child each
           ├─ push ── pusher     tells owners, at their devices, of what waits for them
           └─ owners (dynamic) ── owner:7 ─┬─ chief
                                           └─ agent:31
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from actors import Actor, ChildSpec, Intensity, SupervisorSpec
 from muster.drafts.actor import Waiters
-from muster.node import ask_sweeps, sweeps
+from muster.node import ask_sweeps, mirror_sweeps, sweeps
 from muster.node.nodes import Heartbeat
 from muster.node.owners import OWNERS
 from muster.pg.database import Database
@@ -34,6 +34,8 @@ UNROUTED_SECONDS = 30.0
 CLAIMABLE_SECONDS = 3.0
 LAST_SEEN_SECONDS = 60.0
 HEARTBEAT_SECONDS = 5.0
+SENDS_SECONDS = 10.0
+FORGET_SECONDS = 300.0
 
 
 def tree_spec(
@@ -45,8 +47,13 @@ def tree_spec(
     waiters: Waiters,
     seen: sweeps.Seen,
     heartbeat: Heartbeat,
+    stepup_window_seconds: int,
 ) -> SupervisorSpec:
     """Lay out the tree. `database` are the children that speak to PostgreSQL itself, in order."""
+
+    async def settle_sends() -> str | None:
+        return await mirror_sweeps.settle_sends(db, stepup_window_seconds=stepup_window_seconds)
+
     # A row that one of them always stumbles over must not end the server: every read sees by itself
     # what is due.
     clock = SupervisorSpec(
@@ -58,6 +65,8 @@ def tree_spec(
             _sweep("asks", lambda: ask_sweeps.expire_asks(db), EXPIRY_SECONDS),
             _sweep("unrouted", lambda: ask_sweeps.ask_about_unrouted(db), UNROUTED_SECONDS),
             _sweep("claimable", lambda: sweeps.wake_for_claimable(db, waiters), CLAIMABLE_SECONDS),
+            _sweep("sends", settle_sends, SENDS_SECONDS),
+            _sweep("mirrored", lambda: mirror_sweeps.forget_mirrored(db), FORGET_SECONDS),
             _sweep("last-seen", lambda: sweeps.write_last_seen(db, seen), LAST_SEEN_SECONDS),
             _sweep("heartbeat", heartbeat.beat, HEARTBEAT_SECONDS),
         ],

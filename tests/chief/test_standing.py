@@ -59,6 +59,7 @@ async def test_a_look_at_what_waits_comes_every_30_seconds(db: SpiedDatabase) ->
         waiters=Waiters(),
         seen=Seen(),
         heartbeat=Heartbeat(node_id="one", db=db),
+        stepup_window_seconds=300,
     )
     (sweeps,) = [child for child in root.children if child.name == "sweeps"]
     assert isinstance(sweeps, SupervisorSpec)

@@ -9,6 +9,7 @@ from muster.pg.driver import Connection, DatabaseError
 from muster.principals import Owner
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.refused_asks import ASKS
+from tests.support.refused_mirror import MIRROR
 from tests.support.refused_pushes import PUSHES
 from tests.support.refused_tasks import TASKS
 from tests.support.refused_turns import TURNS
@@ -238,6 +239,7 @@ CASES: list[tuple[str, list[str]]] = [
     *TASKS,
     *TURNS,
     *PUSHES,
+    *MIRROR,
 ]  # fmt: skip
 # Identities, and pairs that stand only as targets of foreign keys: nothing writes them.
 UNWRITTEN = ("_pkey", "_owner_id_id_key")
@@ -302,6 +304,10 @@ async def params(db: SpiedDatabase, owner: Owner) -> dict[str, object]:
             "ask": rows.ask_id,
             "task": rows.task_id,
             "second_task": second_task,
+            "host": rows.mirror.host_id,
+            "mirrored": rows.mirror.mirrored_id,
+            "window": rows.mirror.window_id,
+            "send": rows.mirror.send_id,
             "sha256": rows.token_sha256,
         }
 

@@ -32,6 +32,12 @@ OWNED = (
     "push_devices",
     "push_quiet_hours",
     "push_deliveries",
+    "hosts",
+    "mirrored",
+    "windows",
+    "panes",
+    "focus_titles",
+    "sends",
 )
 NOBODYS = ("reports", "nodes", "migrations", "sign_in_attempts", "push_keys")
 # What System is there for, and nothing beside it.
@@ -73,6 +79,13 @@ HIDDEN_FROM_SYSTEM = (
     ("push_deliveries", "id"),
     ("push_quiet_hours", "from_minute"),
     ("push_keys", "private_key"),
+    ("hosts", "machine"),
+    ("mirrored", "id"),
+    ("windows", "title"),
+    ("panes", "id"),
+    ("focus_titles", "title"),
+    ("sends", "text"),
+    ("sends", "why"),
 )
 
 TABLES = Query(
@@ -144,6 +157,12 @@ async def test_others_see_nothing(db: SpiedDatabase, owner: Owner, rows: Rows, t
         "update drafts set detail = 'x' where owner_id = %(id)s",
         "update turns set attempt = 9 where owner_id = %(id)s",
         "update asks set state = 'dismissed', ended_at = %(now)s where owner_id = %(id)s",
+        "update hosts set retired_at = %(now)s where owner_id = %(id)s",
+        "update mirrored set last_seen_at = %(now)s where owner_id = %(id)s",
+        "update windows set title = 'x' where owner_id = %(id)s",
+        "update panes set active = false where owner_id = %(id)s",
+        "update sends set why = 'x' where owner_id = %(id)s",
+        "delete from focus_titles where owner_id = %(id)s",
     ],
 )
 async def test_others_change_nothing(

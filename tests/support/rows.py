@@ -8,6 +8,7 @@ from muster.outcomes import Fact
 from muster.pg.database import Database
 from muster.pg.query import Query
 from muster.principals import Owner
+from tests.support.mirror_rows import MirrorRows, add_mirror_rows
 
 PLUGIN = Query(
     """
@@ -165,6 +166,7 @@ class Rows:
     turn_id: int
     ask_id: int
     task_id: int
+    mirror: MirrorRows
 
 
 async def add_rows(db: Database, owner: Owner) -> Rows:
@@ -186,6 +188,7 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
             await tx.execute(insert, sha256=sha256)
         for insert in PUSH:
             await tx.execute(insert)
+        mirror = await add_mirror_rows(tx)
         await tx.record(Fact(action="plugin.draft.filed", subject=f"draft:{draft}"))
     return Rows(
         plugin_id=plugin,
@@ -198,4 +201,5 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         turn_id=turn,
         ask_id=ask,
         task_id=task,
+        mirror=mirror,
     )

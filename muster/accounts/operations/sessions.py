@@ -16,7 +16,7 @@ import attrs
 from muster.accounts.operations import lock_account
 from muster.errors import Unauthorized
 from muster.ids import digest
-from muster.outcomes import Fact
+from muster.outcomes import Fact, Hint, HintKind
 from muster.pg.database import Transaction
 from muster.pg.query import Query
 
@@ -105,6 +105,7 @@ async def sign_out_everywhere(tx: Transaction, _command: None = None) -> int:
     await tx.record(
         Fact(action="user.signed_out_everywhere", subject=subject, data={"sessions": count})
     )
+    tx.hint(Hint(kind=HintKind.USER_CHANGED, owner_id=tx.owner_id, id=tx.owner_id))
     return count
 
 

@@ -49,3 +49,14 @@ async def note_focus(tx: Transaction, command: NoteFocus) -> bool:
     if written:
         tx.hint(Hint(kind=HintKind.MIRRORED_CHANGED, owner_id=tx.owner_id, id=mirrored_id))
     return True
+
+
+DELETE_OLD_FOCUS = Query("""
+    delete from focus_titles
+    where owner_id = %(owner_id)s and noted_at < %(now)s - interval '30 days'
+""")
+
+
+async def forget_focus(tx: Transaction, _command: None = None) -> int:
+    """As muster: delete the owner's titles that are older than FOCUS_KEPT; how many there were."""
+    return await tx.execute(DELETE_OLD_FOCUS)

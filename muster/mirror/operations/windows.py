@@ -3,9 +3,12 @@
 Only what differs is written, and nothing at all once a later socket of the host was accepted.
 """
 
+# ruff: noqa: S608 - what is put into the statements is a constant of this room
+
 import attrs
 
 from muster.mirror.rules import StoreWindows
+from muster.mirror.store import REMEMBERED
 from muster.outcomes import Hint, HintKind
 from muster.pg.database import Transaction
 from muster.pg.query import Query
@@ -170,3 +173,16 @@ async def store_windows(tx: Transaction, command: StoreWindows) -> dict[str, int
         tx.hint(Hint(kind=HintKind.MIRRORED_CHANGED, owner_id=tx.owner_id, id=mirrored_id))
     tx.hint(Hint(kind=HintKind.HOST_CHANGED, owner_id=tx.owner_id, id=command.host_id))
     return {one.claude_session: one.id for one in known}
+
+
+# Of hosts that are retired, or gone for longer than they are remembered.
+FORGET_WINDOWS = Query(f"""
+    delete from windows w using hosts h
+    where w.owner_id = %(owner_id)s and h.owner_id = w.owner_id and h.id = w.host_id
+      and not {REMEMBERED}
+""")
+
+
+async def forget_windows(tx: Transaction, _command: None = None) -> int:
+    """As muster: delete the windows of hosts that are not remembered; how many there were."""
+    return await tx.execute(FORGET_WINDOWS)

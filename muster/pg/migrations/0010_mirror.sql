@@ -129,6 +129,7 @@ create unique index sends_one_paste_key on sends (mirrored_id) where state in ('
 create index sends_waiting_idx on sends (mirrored_id, id) where state = 'queued';
 create index sends_listing_idx on sends (mirrored_id, id desc);
 create index sends_offered_idx on sends (host_id) where state = 'offered';
+create unique index sends_ask_key on sends (ask_id) where ask_id is not null;
 create index sends_routed_idx on sends (created_at) where state = 'queued' and route_id is not null;
 
 create trigger sends_begin after insert on sends for each row execute function begin_at_the_beginning('queued');
@@ -161,7 +162,7 @@ begin
         execute format('alter table %I force row level security', owned);
         execute format('create policy %I on %I using (owner_id = acting_owner())', owned || '_own', owned);
     end loop;
-    foreach owned in array array['hosts', 'sends', 'focus_titles'] loop
+    foreach owned in array array['hosts', 'windows', 'sends', 'focus_titles'] loop
         execute format('create policy %I on %I for select to muster_system using (true)', owned || '_system', owned);
     end loop;
 end $$;
@@ -172,6 +173,8 @@ grant update (title, label, place, listed_at) on windows to muster_app;
 grant update (active, mirrored_id, state, state_since, idle_since, cwd, repo) on panes to muster_app;
 grant update (state, host_id, epoch, offers, offered_at, ended_at, why, ask_id) on sends to muster_app;
 grant delete on windows, panes, focus_titles to muster_app;
-grant select (id, owner_id, name, retired_at, epoch, node) on hosts to muster_system;
-grant select (id, owner_id, mirrored_id, state, created_at, route_id, host_id, epoch) on sends to muster_system;
+grant select (id, owner_id, name, retired_at, epoch, node, connected_at, left_at) on hosts to muster_system;
+grant select (id, owner_id, host_id) on windows to muster_system;
+grant select (id, owner_id, mirrored_id, state, created_at, signed_in_at, route_id, host_id, epoch, offered_at, ask_id)
+    on sends to muster_system;
 grant select (id, owner_id, noted_at) on focus_titles to muster_system;
