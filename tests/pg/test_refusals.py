@@ -11,6 +11,7 @@ from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.refused_asks import ASKS
 from tests.support.refused_mirror import MIRROR
 from tests.support.refused_pushes import PUSHES
+from tests.support.refused_routes import ROUTES
 from tests.support.refused_tasks import TASKS
 from tests.support.refused_turns import TURNS
 from tests.support.rows import MESSAGE, TASK, Rows, add_rows
@@ -240,6 +241,11 @@ CASES: list[tuple[str, list[str]]] = [
     *TURNS,
     *PUSHES,
     *MIRROR,
+    *ROUTES,
+    ("drafts_route_key", [
+        reply(message_id="%(second)s", state="'pending'", route_id="%(route)s"),
+        reply(route_id="%(route)s")]),
+    ("drafts_owner_id_route_id_fkey", [reply(route_id="-1")]),
 ]  # fmt: skip
 # Identities, and pairs that stand only as targets of foreign keys: nothing writes them.
 UNWRITTEN = ("_pkey", "_owner_id_id_key")
@@ -308,6 +314,7 @@ async def params(db: SpiedDatabase, owner: Owner) -> dict[str, object]:
             "mirrored": rows.mirror.mirrored_id,
             "window": rows.mirror.window_id,
             "send": rows.mirror.send_id,
+            "route": rows.route_id,
             "sha256": rows.token_sha256,
         }
 

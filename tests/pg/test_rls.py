@@ -38,6 +38,7 @@ OWNED = (
     "panes",
     "focus_titles",
     "sends",
+    "session_routes",
 )
 NOBODYS = ("reports", "nodes", "migrations", "sign_in_attempts", "push_keys")
 # What System is there for, and nothing beside it.
@@ -86,6 +87,8 @@ HIDDEN_FROM_SYSTEM = (
     ("focus_titles", "title"),
     ("sends", "text"),
     ("sends", "why"),
+    ("session_routes", "answer"),
+    ("session_routes", "why"),
 )
 
 TABLES = Query(
@@ -162,6 +165,7 @@ async def test_others_see_nothing(db: SpiedDatabase, owner: Owner, rows: Rows, t
         "update windows set title = 'x' where owner_id = %(id)s",
         "update panes set active = false where owner_id = %(id)s",
         "update sends set why = 'x' where owner_id = %(id)s",
+        "update session_routes set relay_due_at = null where owner_id = %(id)s",
         "delete from focus_titles where owner_id = %(id)s",
     ],
 )

@@ -84,6 +84,8 @@ def _arguments(query: Query, types: dict[str, str], rows: Rows, victim: Owner) -
         "jsonb": jsonb({}),
         "bigint[]": [value for value in known.values() if isinstance(value, int) and value],
         "text[]": ["x"],
+        "boolean[]": [True],
+        "double precision[]": [1.0],
     }
     wanted = types.keys() - {"now", "owner_id"}
     return {name: known.get(name, by_type[types[name]]) for name in wanted}

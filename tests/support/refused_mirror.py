@@ -90,12 +90,7 @@ REFUSE = f"update sends set state = 'refused', ended_at = %(now)s {THIS}"
 BACK = f"update sends set state = 'queued', host_id = null, epoch = null, offered_at = null {THIS}"
 ASKED = f"update sends set ask_id = %(ask)s {THIS}"
 OTHER = "(select max(id) from sends)"
-ROUTE = (
-    "insert into session_routes (owner_id, message_id, agent_id, mirrored_id, routed_by, state,"
-    " created_at, deadline_at) values (%(owner)s, %(message)s, %(agent)s, %(mirrored)s, 'chief',"
-    " 'routed', %(now)s, %(now)s)"
-)
-ROUTED = text(route_id="(select max(id) from session_routes)")
+ROUTED = text(route_id="%(route)s")
 
 MIRROR: list[tuple[str, list[str]]] = [
     ("hosts_name_check", [host(name="'Box'")]),
@@ -148,7 +143,7 @@ MIRROR: list[tuple[str, list[str]]] = [
     ("sends_queued_check", [OFFER, f"update sends set state = 'queued' {THIS}"]),
     ("sends_ended_check", [f"update sends set state = 'cancelled' {THIS}"]),
     ("sends_ended_check", [OFFER, DOUBT, f"update sends set ended_at = %(now)s {THIS}"]),
-    ("sends_route_key", [ROUTE, ROUTED, ROUTED]),
+    ("sends_route_key", [ROUTED, ROUTED]),
     ("sends_owner_id_route_id_fkey", [text(route_id="-1")]),
     ("sends_signed_in_check", [text(signed_in_at="%(now)s", route_id="1")]),
     ("sends_one_paste_key", [OFFER, text(), OFFER.replace("%(send)s", OTHER)]),

@@ -61,6 +61,7 @@ TURNS: list[tuple[str, list[str]]] = [
     ("turns_what_check", [of_message(said_by="'owner'")]),
     ("turns_message_begun_check", [of_message(state="'queued'", epoch="null", begun_at="null")]),
     ("turns_state_check", [words(state="'lost'", epoch="1", begun_at="%(now)s")]),
+    ("turns_noted_check", [words(state="'noted'", ended_at="%(now)s")]),
     ("turns_begun_check", [BEGIN.replace("%(now)s", "null")]),
     ("turns_begun_check", [BEGIN.replace("epoch = 1", "epoch = null")]),
     ("turns_ended_check", [BEGIN, DONE.replace("%(now)s", "null")]),

@@ -77,6 +77,15 @@ TASK = Query(
     returning id
     """
 )
+ROUTE = Query(
+    """
+    insert into session_routes (owner_id, message_id, agent_id, mirrored_id, routed_by, state,
+                                created_at, deadline_at)
+    values (%(owner_id)s, %(message)s, %(agent)s, %(mirrored)s, 'chief', 'routed', %(now)s,
+            %(now)s + interval '30 minutes')
+    returning id
+    """
+)
 ON_TASK = (
     Query(
         """
@@ -167,6 +176,7 @@ class Rows:
     ask_id: int
     task_id: int
     mirror: MirrorRows
+    route_id: int
 
 
 async def add_rows(db: Database, owner: Owner) -> Rows:
@@ -189,6 +199,7 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         for insert in PUSH:
             await tx.execute(insert)
         mirror = await add_mirror_rows(tx)
+        route = await tx.scalar(ROUTE, message=message, agent=agent, mirrored=mirror.mirrored_id)
         await tx.record(Fact(action="plugin.draft.filed", subject=f"draft:{draft}"))
     return Rows(
         plugin_id=plugin,
@@ -202,4 +213,5 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         ask_id=ask,
         task_id=task,
         mirror=mirror,
+        route_id=route,
     )
