@@ -3,6 +3,8 @@
 Lock order everywhere: the account's row, an agent's, a plugin's, a message's, then its drafts.
 """
 
+from datetime import datetime
+
 import attrs
 
 from muster.errors import NotFound
@@ -24,11 +26,13 @@ __all__ = [
     "find_message",
     "find_token_use",
     "get_message",
+    "hold_message",
     "list_messages",
     "lock_delivering",
     "lock_message",
     "lock_next_queued",
     "post",
+    "release_message",
     "require_handed",
     "save",
 ]
@@ -138,6 +142,17 @@ async def lock_next_queued(tx: Transaction, agent_id: int) -> Message | None:
     here. For an agent that is the chief no more it is None, and nothing is locked.
     """
     return await store.lock_next_queued(tx, agent_id)
+
+
+async def hold_message(tx: Transaction, message_id: int, until: datetime) -> None:
+    """Keep a queued message from every delivery until then: a session is being resumed for it."""
+    await store.hold(tx, message_id, until)
+
+
+async def release_message(tx: Transaction, message_id: int) -> None:
+    """Hold a message no longer; one that is queued is offered to the chief at once."""
+    if await store.hold(tx, message_id, None):
+        tx.hint(Hint(kind=HintKind.MESSAGE_QUEUED, owner_id=tx.owner_id, id=message_id))
 
 
 async def lock_delivering(tx: Transaction, agent_id: int) -> list[Message]:

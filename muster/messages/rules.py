@@ -96,11 +96,16 @@ class Message:
     retries: int = 0  # how often its owner had it handed over again
     settle_reason: str | None = None  # why it needs nothing more
     dispositioned_at: datetime | None = None  # when that was said
+    held_until: datetime | None = None  # no delivery begins before: its session is being resumed
 
     @property
     def status(self) -> str:
         """What a plugin is told of it: a repeat while the turn runs is still queued."""
         return "queued" if self.state is State.DELIVERING else str(self.state.value)
+
+    def is_held(self, now: datetime) -> bool:
+        """Whether it waits for a session that is being resumed, so that no delivery takes it."""
+        return self.held_until is not None and now < self.held_until
 
     def is_handed_to(self, agent_id: int) -> bool:
         """Whether it is being delivered, or was delivered, to this agent.
@@ -227,6 +232,12 @@ def decide(message: Message, command: Command, now: datetime) -> Outcome:
             code="stale_epoch",
             facts={"message_id": message.id, "epoch": message.epoch},
         )
+    if isinstance(command, Begin) and message.is_held(now):
+        return Refused(
+            f"Message {message.id} waits for a session that is being resumed.",
+            code="message_held",
+            facts={"message_id": message.id},
+        )
     if target is None or (isinstance(command, Settle) and message.settle_reason is not None):
         return Unchanged(row=message)
     match command:
@@ -337,7 +348,7 @@ def check(post: Post) -> None:
     Bytes are those of UTF-8, characters are code points; a space is any White_Space and a control
     any Cc. Raises Invalid with the first field that breaks its rule; nothing is ever cut.
     """
-    _check_identifier("external_id", post.external_id)
+    check_identifier("external_id", post.external_id)
     if not 1 <= count_bytes(post.body, field="body") <= BODY_BYTES_MAX:
         raise Invalid(f"body must have 1 to {BODY_BYTES_MAX} bytes.", field="body")
     for field, title in (("sender", post.sender), ("subject", post.subject)):
@@ -350,10 +361,11 @@ def check(post: Post) -> None:
     if post.received_at is not None:
         _check_time("received_at", post.received_at)
     if post.thread is not None:
-        _check_identifier("thread", post.thread)
+        check_identifier("thread", post.thread)
 
 
-def _check_identifier(field: str, text: str) -> None:
+def check_identifier(field: str, text: str) -> None:
+    """Raise Invalid unless `text` has 1 to 200 bytes without spaces and control characters."""
     if not 1 <= count_bytes(text, field=field) <= IDENTIFIER_BYTES_MAX:
         raise Invalid(f"{field} must have 1 to {IDENTIFIER_BYTES_MAX} bytes.", field=field)
     if not (WHITE_SPACE | CONTROLS).isdisjoint(text):

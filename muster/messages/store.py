@@ -26,7 +26,7 @@ COLUMNS: Final = """
     m.id, m.owner_id, m.plugin_id, m.external_id, m.sender, m.subject, m.body, m.received_at,
     m.no_reply, m.sender_verified, m.thread, m.human_conversation, m.created_at,
     m.state, m.agent_id, m.epoch, m.attempts, m.delivering_at, m.settled_at, m.retries,
-    m.settle_reason, m.dispositioned_at
+    m.settle_reason, m.dispositioned_at, m.held_until
 """
 
 FIND_BY_EXTERNAL_ID = Query(f"""
@@ -196,6 +196,7 @@ async def lock(tx: Transaction, message_id: int) -> Message | None:
 LOCK_NEXT_QUEUED = Query(f"""
     select {COLUMNS} from messages m
     where m.owner_id = %(owner_id)s and m.state = 'queued'
+      and (m.held_until is null or m.held_until <= %(now)s)
       and exists (
           select from plugins p
           where p.owner_id = m.owner_id and p.id = m.plugin_id and p.revoked_at is null)
@@ -212,6 +213,17 @@ LOCK_NEXT_QUEUED = Query(f"""
 async def lock_next_queued(tx: Transaction, agent_id: int) -> Message | None:
     """The owner's oldest queued message of a live plugin, its row locked, for this chief."""
     return await tx.find(LOCK_NEXT_QUEUED, Message, agent_id=agent_id)
+
+
+HOLD = Query("""
+    update messages set held_until = %(until)s
+    where owner_id = %(owner_id)s and id = %(message_id)s and state = 'queued'
+""")
+
+
+async def hold(tx: Transaction, message_id: int, until: datetime | None) -> bool:
+    """Let no delivery begin with a queued message before then; false when it is not queued."""
+    return bool(await tx.execute(HOLD, message_id=message_id, until=until))
 
 
 LOCK_DELIVERING = Query(f"""

@@ -81,6 +81,8 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
         return None
     if message is None or message.state is not message_rules.State.QUEUED:
         return None
+    if message.is_held(tx.now):
+        return None
     setting = await store.find_setting(tx, chief.id, message.plugin_id)
     if not (setting.plugin_lives and setting.owner_enabled):
         return None

@@ -1,0 +1,1 @@
+"""What is done with routes, and what binds mail to a session."""
