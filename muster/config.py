@@ -29,11 +29,13 @@ SEND_QUEUE_IDLE_SECONDS_MAX = 60 * 60
 HOOK_TOKEN_CHARACTERS_MIN = 32
 DENY_WORDS_MAX = 1000
 TASK_NAMESPACES_MAX = 100
+SENDERS_MAX = 1000
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _DURATION = re.compile(r"([0-9]+)([smhd])")
 _DURATION_DIGITS_MAX = 9
 _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_AGENT_MAIL = re.compile(r"[a-z0-9][a-z0-9-]{0,38}/[a-z][a-z0-9-]{1,31}")
 _KEYWORDS = re.compile(r"[a-z_]+ *=")
 _BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
 
@@ -72,6 +74,8 @@ class Config:
     hook_owner: str | None
     send_queue_idle_seconds: int
     session_routing: bool  # on only while plugins are: see `routing`
+    pr_mail_senders: frozenset[str]  # see `routes_reviews`
+    mail_resume_off: bool
     cli_decisions: bool
 
     @classmethod
@@ -119,6 +123,8 @@ class Config:
                 30,
             ),
             session_routing=reader.take("MUSTER_SESSION_ROUTING", _switch, default=False),
+            pr_mail_senders=reader.take("MUSTER_PR_MAIL_SENDERS", _agent_mail, frozenset[str]()),
+            mail_resume_off=reader.take("MUSTER_MAIL_RESUME_OFF", _switch, default=False),
             cli_decisions=reader.take("MUSTER_CLI_DECISIONS", _switch, default=True),
         )
         reader.need_both("MUSTER_HOOK_TOKEN", "MUSTER_HOOK_OWNER")
@@ -132,6 +138,11 @@ class Config:
     def routing(self) -> bool:
         """Whether messages may be routed (plugins: "Routing a message to a session")."""
         return self.session_routing and self.plugins
+
+    @property
+    def routes_reviews(self) -> bool:
+        """Whether reviews go to a pull request's author (plugins: "A pull-request review mail")."""
+        return self.routing and bool(self.pr_mail_senders)
 
     def listening_on(self, port: int) -> "Config":
         """The same, once a server bound to port 0 knows its port; a given public URL stays."""
@@ -304,6 +315,17 @@ def _switch(text: str) -> bool:
     if text not in ("0", "1"):
         raise ValueError("must be 1 or 0")
     return text == "1"
+
+
+def _agent_mail(text: str) -> frozenset[str]:
+    """Exact addresses of agent mail, `<owner>/<handle>`; never folded."""
+    listed = frozenset(part.strip() for part in text.split(",") if part.strip())
+    for part in sorted(listed):
+        if _AGENT_MAIL.fullmatch(part) is None:
+            raise ValueError(f"lists {part!r}, which is no <owner>/<handle>")
+    if len(listed) > SENDERS_MAX:
+        raise ValueError(f"may list at most {SENDERS_MAX} addresses")
+    return listed
 
 
 def _log_level(text: str) -> str:

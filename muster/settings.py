@@ -97,6 +97,16 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="1 lets the chief hand messages to mirrored sessions, while plugins are on",
     ),
     Setting(
+        name="MUSTER_PR_MAIL_SENDERS",
+        default="none",
+        meaning="review gates whose agent mail goes to a pull request's author: <owner>/<handle>",
+    ),
+    Setting(
+        name="MUSTER_MAIL_RESUME_OFF",
+        default="0",
+        meaning="1 resumes no ended session for agent mail, whatever is allowed",
+    ),
+    Setting(
         name="MUSTER_CLI_DECISIONS",
         default="1",
         meaning="0 forbids deciding on drafts and asks by command line",

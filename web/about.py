@@ -23,7 +23,7 @@ class Taken(enum.Enum):
 class Says:
     """One status that a route answers with, and when.
 
-    An error names its slugs in `codes`; the others have a `shape`, or no body at all.
+    An error names its slugs in `codes`; the others have a `shape`, or no body (`bodiless`).
     """
 
     status: int
@@ -32,6 +32,7 @@ class Says:
     example: msgspec.Struct | None = None
     codes: tuple[str, ...] = ()
     retry_after: bool = False
+    bodiless: bool = False
 
 
 @attrs.frozen(kw_only=True)

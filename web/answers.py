@@ -33,6 +33,11 @@ def answer_encoded(status: int, body: bytes, *more: Header) -> Answer:
     return Answer(status, (_JSON, length, _NO_STORE, *more), body)
 
 
+def answer_bare(status: int) -> Answer:
+    """Answer with a status that says it all: the body is empty."""
+    return Answer(status, ((b"content-length", b"0"), _NO_STORE), b"")
+
+
 def answer_nothing() -> Answer:
     """Answer 204, which has no body and so no header that speaks of one (RFC 9110, 8.6)."""
     return Answer(204, (_NO_STORE,), b"")

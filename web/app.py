@@ -13,7 +13,9 @@ from typing import cast
 from muster.ids import CredentialKind, kind_of
 from muster.node.node import Node
 from web.agent_socket import agent_socket
+from web.api.plugin_threads import PLUGIN_THREADS_API
 from web.api.plugins import PLUGINS_API
+from web.api.pr_sessions import PR_SESSIONS_API
 from web.api.tasks import TASKS_API
 from web.asgi import ASGIApp, Receive, Scope, Send
 from web.auth import bearer_tokens
@@ -60,7 +62,9 @@ def cap_for(_method: str, path: str) -> int:
 def routes_of(node: Node) -> Routes:
     """The doors that answer one request with one answer."""
     plugins = PLUGIN_API + PLUGIN_TASKS + PLUGINS_API if node.config.plugins else ()
-    told = HEALTH + TASKS_API + plugins
+    threads = PLUGIN_THREADS_API if node.config.routing else ()
+    authors = PR_SESSIONS_API if node.config.routes_reviews else ()
+    told = HEALTH + TASKS_API + plugins + threads + authors
     return told + STATIC + openapi_routes(told)
 
 

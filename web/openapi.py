@@ -200,7 +200,7 @@ def _answer_schema(status: int, says: Sequence[Says]) -> Json | None:
     shape = next((each.shape for each in says if each.shape is not None), None)
     codes = sorted({code for each in says for code in each.codes})
     if not codes:
-        bodiless = status == HTTPStatus.NO_CONTENT
+        bodiless = status == HTTPStatus.NO_CONTENT or all(each.bodiless for each in says)
         return None if bodiless else {"type": "object"} if shape is None else _reference(shape)
     slugs = {"type": "object", "properties": {"code": {"enum": codes}}}
     return {"allOf": [_reference(shape or Error), slugs]}

@@ -46,6 +46,7 @@ SLUGS: Final = (
     Slug("link_gone", 404, "The link was used, or its time is over."),
     Slug("malformed_request", 400, "The request is not valid HTTP."),
     Slug("merge_self", 409, "A task cannot be merged into itself."),
+    Slug("message_held", 409, "The message waits for a session that is being resumed."),
     Slug("message_state", 409, "The message's state forbids it."),
     Slug("messages_per_hour", 429, "60 new messages in the last hour.", later=True),
     Slug(
@@ -84,6 +85,7 @@ SLUGS: Final = (
     Slug("scope", 403, "This token may read and change nothing."),
     Slug("screened", 400, "The reply holds what no reply may hold."),
     Slug("sign_in_refused", 401, "No account opens by this."),
+    Slug("session_offline", 409, "No online window shows this session."),
     Slug("stale_epoch", 409, "A newer connection of this agent has taken over."),
     Slug("step_up_needed", 409, "The sign-in is too old for this; proving anew helps."),
     Slug("tag_reserved", 400, "The tag's namespace is not the caller's to give."),

@@ -8,6 +8,8 @@ from muster.pg.query import Query
 from muster.routes.authors import KEPT, Author, Did, ReportAuthor, check_report
 from muster.routes.reviews import Review
 
+__all__ = ["Author", "Did", "ReportAuthor", "find_author", "report_author"]
+
 
 @attrs.frozen(kw_only=True)
 class _Noted:

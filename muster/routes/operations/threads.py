@@ -7,6 +7,8 @@ from muster.pg.database import Transaction
 from muster.pg.query import Query
 from muster.routes.threads import BindThread, BoundThread, check_bind
 
+__all__ = ["BindThread", "BoundThread", "bind_thread", "find_thread"]
+
 FIND_THREAD = Query("""
     select m.id as mirrored_id, m.claude_session
     from plugin_threads t join mirrored m on m.owner_id = t.owner_id and m.id = t.mirrored_id
