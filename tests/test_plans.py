@@ -7,6 +7,12 @@ import pytest
 from muster.pg.driver import Connection
 from muster.pg.query import Query
 from tests.support.cluster import OwnDatabase
+from tests.support.many_mirrored import (
+    BY_INDEX_MIRRORED,
+    FILL_MIRRORED,
+    LARGE_MIRRORED,
+    SYSTEMS_MIRRORED,
+)
 from tests.test_sql import QUERIES
 
 ROWS = 100_000
@@ -15,6 +21,7 @@ LARGE = (
     *("task_tags", "task_comments", "push_deliveries"),
     *("browser_sessions", "sign_in_attempts", "passkeys", "passkey_challenges", "setup_links"),
     "personal_tokens",
+    *LARGE_MIRRORED,
 )
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _DECLARED = {"now": "timestamptz", "owner_id": "bigint"}
@@ -28,6 +35,7 @@ AS_SYSTEM = (
     "muster.accounts.operations.links.FIND_LINK",
     "muster.push.store.devices.LIST_LISTENING",
     "muster.chief.operations.unrouted.FIND_OWNERS",
+    *SYSTEMS_MIRRORED,
 )
 
 # Triggers are off: these rows have a past that nobody lived through.
@@ -100,6 +108,7 @@ select owner_id, id, 'draft', n, 'dropped', now(), now(), 0, now()
 from push_devices cross join generate_series(1, {ROWS} / 200) n;
 insert into reports (node, at, path, event, data)
 select 'n', now(), 'root', 'started', '{{}}' from generate_series(1, {ROWS}) n;
+{FILL_MIRRORED}
 analyze;
 """
 
@@ -121,6 +130,7 @@ BY_INDEX = {
     "muster.chief.operations.retry.LIST_UNCONFIRMED": "messages_unconfirmed_idx",
     "muster.chief.operations.unrouted.FINISH": "messages_awaiting_idx",
     "muster.chief.operations.unrouted.LIST_WAITING": "messages_awaiting_idx",
+    **BY_INDEX_MIRRORED,
 }
 
 

@@ -70,7 +70,7 @@ create table panes (
     constraint panes_pane_key unique (window_id, tmux_pane),
     constraint panes_idle_check check ((idle_since is not null) = (state = 'idle'))
 );
-create index panes_mirrored_idx on panes (mirrored_id) where mirrored_id is not null;
+create index panes_mirrored_idx on panes (owner_id, mirrored_id) where mirrored_id is not null;
 
 -- What a session or an agent was about, and when; kept 30 days. Exactly one of the two is named.
 create table focus_titles (
@@ -175,6 +175,7 @@ grant update (state, host_id, epoch, offers, offered_at, ended_at, why, ask_id) 
 grant delete on windows, panes, focus_titles to muster_app;
 grant select (id, owner_id, name, retired_at, epoch, node, connected_at, left_at) on hosts to muster_system;
 grant select (id, owner_id, host_id) on windows to muster_system;
+grant select (id, seen_at) on nodes to muster_system;
 grant select (id, owner_id, mirrored_id, state, created_at, signed_in_at, route_id, host_id, epoch, offered_at, ask_id)
     on sends to muster_system;
 grant select (id, owner_id, noted_at) on focus_titles to muster_system;
