@@ -25,6 +25,7 @@ class HintKind(enum.Enum):
     HOST_DOUBTED = "host.doubted"  # a host: retired, or connected elsewhere
     SEND_QUEUED = "send.queued"  # a mirrored session: its send queue is not what it was
     ROUTE_ENDED = "route.ended"  # a route: a hand-back is owed, or an answer may be relayed
+    RESUME_WANTED = "resume.wanted"  # a resume: a host is to be asked, or a window may be there
     # Whoever shows one of these, or tells somebody about it, looks again.
     MESSAGE_CHANGED = "message.changed"
     DRAFT_CHANGED = "draft.changed"

@@ -32,7 +32,9 @@ from muster.mirror.gateway import Link, Links
 from muster.mirror.operations import sends, unconfirmed
 from muster.mirror.operations.focus import note_focus
 from muster.mirror.operations.hosts import accept_host, find_host_epoch, release_host
+from muster.mirror.operations.resuming import NoteAnswer, note_answer
 from muster.mirror.operations.windows import store_windows
+from muster.mirror.resuming import Denied, Started
 from muster.mirror.rules import (
     AcceptHost,
     NoteFocus,
@@ -173,7 +175,7 @@ class HostActor(Actor):
             case PasteDone():
                 return not self._link.paste_done(frame) and await self._late(frame)
             case ResumeDone():
-                self._link.resume_done(frame)
+                await self._resumed(frame)
             case _:
                 pass  # a second hello says nothing new
         return True
@@ -207,6 +209,16 @@ class HostActor(Actor):
             at=frame.at,
         )
         await self._db.run(self._principal, note_focus, command)
+
+    async def _resumed(self, frame: ResumeDone) -> None:
+        host_id = self._link.host.host_id
+        answer = (
+            Started(host_id=host_id, window=frame.window)
+            if frame.outcome == "started"
+            else Denied(host_id=host_id, why=frame.detail)
+        )
+        command = NoteAnswer(resume_id=frame.resume_id, answer=answer)
+        await self._db.run(self._principal, note_answer, command)
 
     async def _late(self, frame: PasteDone) -> bool:
         """A paste of an older connection, told from the host's journal."""

@@ -3,25 +3,24 @@
 A Link is one socket of a host. Its memory is a cache of the newest `windows` frame: what is stored
 may be older by one frame, and what a paste rests on is looked at again by the host itself.
 
-What is asked of a host and answered by a frame of its own (a paste, a resume) waits here for the
-answer. Once the socket is gone nothing is answered any more: whoever waits gets None, and what
-became of it is unproven. The answer to a paste is acknowledged by whoever asked, once it is
-written down.
+A paste is answered by a frame of its own, and whoever asked waits here for it. Once the socket is
+gone nothing is answered any more: whoever waits gets None, and what became of it is unproven. The
+answer is acknowledged by whoever asked, once it is written down. The answer to a resume is written
+down as it comes, for nobody waits for it (muster.mirror.resuming).
 """
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import attrs
 import trio
 
-from muster.mirror.frames import Hello, PasteDone, ResumeDone, Screen, Windows, read_frame
+from muster.mirror.frames import Hello, PasteDone, Screen, Windows, read_frame
 from muster.mirror.rules import BadFrame, PaneState
 from muster.principals import MirrorHost
 
 Frame = Mapping[str, object]
-Answered = TypeVar("Answered", PasteDone, ResumeDone)
 
 
 class Peer(Protocol):
@@ -91,8 +90,7 @@ class Link:
         self.screens: dict[str, Screen] = {}
         self._peer = peer
         self._over = trio.Event()
-        self._pastes: dict[int, _Answer[PasteDone]] = {}
-        self._resumes: dict[int, _Answer[ResumeDone]] = {}
+        self._pastes: dict[int, _Answer] = {}
 
     def show(self, frame: Windows, received_at: float) -> None:
         """Take the host's list in the place of the one before; ids of known sessions stay."""
@@ -134,7 +132,7 @@ class Link:
 
         Raises an OSError when the order was never written.
         """
-        answer = self._pastes[order.send_id] = _Answer[PasteDone]()
+        answer = self._pastes[order.send_id] = _Answer()
         try:
             await self.send({"type": "paste", **attrs.asdict(order)})
             await self._answered(answer)
@@ -142,16 +140,10 @@ class Link:
             del self._pastes[order.send_id]
         return answer.frame
 
-    async def resume(self, resume_id: int, claude_session: str) -> ResumeDone | None:
-        """Have an ended session resumed; None once nobody can tell. Raises an OSError."""
-        answer = self._resumes[resume_id] = _Answer[ResumeDone]()
-        try:
-            frame = {"resume_id": resume_id, "claude_session": claude_session}
-            await self.send({"type": "resume", **frame})
-            await self._answered(answer)
-        finally:
-            del self._resumes[resume_id]
-        return answer.frame
+    async def resume(self, resume_id: int, claude_session: str) -> None:
+        """Have an ended session resumed, or be told why not, by a frame. Raises an OSError."""
+        frame = {"resume_id": resume_id, "claude_session": claude_session}
+        await self.send({"type": "resume", **frame})
 
     async def watch(self, pane: str, seconds: int) -> None:
         """Have a pane's screen told at each change, for so long. Raises an OSError."""
@@ -173,18 +165,19 @@ class Link:
 
     def paste_done(self, frame: PasteDone) -> bool:
         """Tell whoever waits for this paste; whether anybody does."""
-        return _tell(self._pastes.get(frame.send_id), frame)
-
-    def resume_done(self, frame: ResumeDone) -> bool:
-        """Tell whoever waits for this resume; whether anybody does."""
-        return _tell(self._resumes.get(frame.resume_id), frame)
+        answer = self._pastes.get(frame.send_id)
+        if answer is None:
+            return False
+        answer.frame = frame
+        answer.come.set()
+        return True
 
     def close(self) -> None:
         """Ask nothing of the host any more; what is not answered stays so."""
         self.closed = True
         self._over.set()
 
-    async def _answered(self, answer: "_Answer[Answered]") -> None:
+    async def _answered(self, answer: "_Answer") -> None:
         async def ends_with_the_link() -> None:
             await self._over.wait()
             answer.come.set()
@@ -196,17 +189,9 @@ class Link:
 
 
 @attrs.define(eq=False)
-class _Answer(Generic[Answered]):
-    frame: Answered | None = None
+class _Answer:
+    frame: PasteDone | None = None
     come: trio.Event = attrs.field(factory=trio.Event)
-
-
-def _tell(answer: _Answer[Answered] | None, frame: Answered) -> bool:
-    if answer is None:
-        return False
-    answer.frame = frame
-    answer.come.set()
-    return True
 
 
 def _idle_at(since: datetime | None, now: datetime, received_at: float) -> float | None:
