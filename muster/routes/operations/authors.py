@@ -17,7 +17,7 @@ class _Noted:
 
 
 FORGET = Query("""
-    delete from session_prs where owner_id = %(owner_id)s and seen_at < %(before)s
+    delete from session_prs where owner_id = %(owner_id)s and seen_at < %(now)s - %(kept)s::interval
 """)
 
 # A row that was inserted has no xmax. Of two equal reports the second waits, and updates.
@@ -51,7 +51,7 @@ async def report_author(tx: Transaction, command: ReportAuthor) -> bool:
     when its window is gone. What was not told for 30 days is deleted. Raises Invalid for a field.
     """
     check_report(command)
-    await tx.execute(FORGET, before=tx.now - KEPT)
+    await tx.execute(FORGET, kept=KEPT)
     session = await find_session(tx, command.claude_session)
     host_id = session.host_id if session is not None and session.online else None
     known = {
