@@ -82,6 +82,7 @@ SLUGS: Final = (
     Slug("reply_exists", 409, "The chief drafted a reply to this message already."),
     Slug("reply_in_flight", 409, "Another reply to the message is on its way."),
     Slug("request_timeout", 408, "The request did not arrive in time.", later=True),
+    Slug("resume_state", 409, "The state of the session's resume forbids it."),
     Slug("scope", 403, "This token may read and change nothing."),
     Slug("screened", 400, "The reply holds what no reply may hold."),
     Slug("sign_in_refused", 401, "No account opens by this."),

@@ -28,6 +28,7 @@ from muster.agents.gateway import Ended, Gateway, Turn, TurnEnd, unproven
 from muster.chief import operations, words
 from muster.chief.answers import LiveAnswer, Tell, tell_nobody
 from muster.chief.fence import FencedMessage, RetryNote, render
+from muster.chief.self_routing.author_block import render_author
 from muster.chief.turns import Heard
 from muster.errors import Unavailable
 from muster.failure import Cause
@@ -60,6 +61,7 @@ class DeliverySettings:
     turn_deadline_seconds: float
     may_begin: Callable[[], bool]
     tell: Tell = tell_nobody
+    review_senders: frozenset[str] = frozenset()
 
 
 @attrs.frozen(kw_only=True)
@@ -148,7 +150,10 @@ class Deliveries:
         if gateway is None:
             return False
         command = operations.Begin(
-            agent_id=self._agent_id, epoch=gateway.epoch, message_id=message_id
+            agent_id=self._agent_id,
+            epoch=gateway.epoch,
+            message_id=message_id,
+            review_senders=self._settings.review_senders,
         )
         handover = await self._db.run(self._principal, operations.begin, command)
         if handover is None:
@@ -261,9 +266,9 @@ async def _persist(begun: _Begun, end: TurnEnd, heard: Heard) -> None:
 
 
 def fenced(handover: operations.Handover) -> str:
-    """The text of a message's turn."""
+    """The text of a message's turn: the message, and behind it what muster knows of it."""
     message = handover.message
-    return render(
+    text = render(
         FencedMessage(
             message_id=message.id,
             plugin_label=handover.plugin_label,
@@ -278,6 +283,10 @@ def fenced(handover: operations.Handover) -> str:
         ),
         nonce=secrets.token_hex(8),
     )
+    if handover.author is not None:
+        block = render_author(handover.author, nonce=secrets.token_hex(8))
+        text = f"{text}\n\n{block}"
+    return text
 
 
 def _retry_note(message: message_rules.Message) -> RetryNote | None:

@@ -280,7 +280,7 @@ def is_lapsed(resume: Resume, now: datetime) -> bool:
     return resume.state is State.ASKING and asked_at is not None and now >= asked_at + ASK_FOR
 
 
-def follow(resume: Resume, leader: Resume, now: datetime) -> Command | None:
+def follow(resume: Resume, leader: Resume, now: datetime) -> Follow | Refuse | GiveUp | None:
     """What a message that joined `leader`'s resume does as of `now`; None: it waits on."""
     match leader.state:
         case State.WANTED | State.ASKING:

@@ -15,16 +15,19 @@ from actors import ChildSpec, Log, Tree, Undelivered, open_tree
 from muster.agents.gateway import CANCEL_GRACE_SECONDS, Gateways
 from muster.chief.answers import Piece
 from muster.chief.deliveries import DeliverySettings
+from muster.chief.operations.receiving import Receive, SelfRouting
 from muster.config import Config
 from muster.drafts.actor import Waiters, claim
 from muster.drafts.operations import Claimed
 from muster.errors import Unavailable
+from muster.messages.rules import Post
 from muster.mirror.gateway import Links
 from muster.mirror.session_actor import SessionSettings
 from muster.node.fanout import Fanout
 from muster.node.live import Live
 from muster.node.nodes import Heartbeat, Outbox, Outgoing, Outgoings
 from muster.node.owners import Owners
+from muster.node.resumes import Resumes, ResumeSettings
 from muster.node.sweeps import Seen
 from muster.node.tree import tree_spec
 from muster.outcomes import Hint, HintKind
@@ -100,6 +103,16 @@ class Node:
         self.publish([Hint(kind=HintKind.CLAIM_BEGUN, owner_id=owner_id, id=owner_id)])
         return await claim(self.db, self.waiters, principal, wait_seconds=wait_seconds, prove=prove)
 
+    def receives(self, post: Post) -> Receive:
+        """A posted message, with what this server may do with it by itself."""
+        config = self.config
+        settings = SelfRouting(
+            routing=config.routing,
+            pr_mail_senders=config.pr_mail_senders,
+            resume_off=config.mail_resume_off,
+        )
+        return Receive(post=post, settings=settings)
+
     async def unready(self) -> list[str]:
         """Why this node should get no traffic now; empty when it may."""
         reasons = ["the server is stopping"] if self.draining else []
@@ -158,10 +171,23 @@ async def open_node(
         name="pusher",
         start=lambda: Pusher(node.db, node.presence, lambda: node.config.public_url),
     )
+    resumes = ChildSpec(
+        name="resumes",
+        start=lambda: Resumes(
+            node.db,
+            node.links,
+            node=node.node_id,
+            settings=ResumeSettings(
+                is_off=node.config.mail_resume_off or not node.config.routing,
+                may_begin=lambda: not node.draining,
+            ),
+        ),
+    )
     spec = tree_spec(
         database=database,
         outbox=outbox,
         pusher=pusher,
+        resumes=resumes,
         db=node.db,
         waiters=node.waiters,
         seen=node.seen,
@@ -180,6 +206,7 @@ async def open_node(
                 turn_deadline_seconds=node.config.turn_deadline_seconds,
                 may_begin=lambda: not node.draining,
                 tell=node.tell_of_turn,
+                review_senders=node.config.pr_mail_senders if node.config.routing else frozenset(),
             ),
             pasting=SessionSettings(
                 idle_seconds=node.config.send_queue_idle_seconds,
@@ -187,7 +214,10 @@ async def open_node(
                 may_begin=lambda: not node.draining,
             ),
         )
-        rounds = {HintKind.USER_CHANGED: tree.address("root/sweeps/sends")}
+        rounds = {
+            HintKind.USER_CHANGED: tree.address("root/sweeps/sends"),
+            HintKind.RESUME_WANTED: tree.address("root/sweeps/resumes"),
+        }
         node.fanout.attach(node.owners, tree.address("root/push/pusher"), rounds)
         yield node
         await node.heartbeat.leave()

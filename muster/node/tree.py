@@ -4,7 +4,7 @@
           │            ├─ listener           hints of other processes; a lost connection restarts it
           │            └─ supervision-sink   reports into the database
           ├─ outbox     hints to other servers, while there are some
-          ├─ sweeps     leases, expiries, lost hints, unrouted messages, queues; one child each
+          ├─ sweeps     leases, expiries, lost hints, unrouted messages, queues, resumes; one each
           ├─ push ── pusher     tells owners, at their devices, of what waits for them
           └─ owners (dynamic) ── owner:7 ─┬─ chief
                                           └─ agent:31
@@ -43,6 +43,7 @@ def tree_spec(
     database: Sequence[ChildSpec],
     outbox: ChildSpec,
     pusher: ChildSpec,
+    resumes: ChildSpec,
     db: Database,
     waiters: Waiters,
     seen: sweeps.Seen,
@@ -67,6 +68,7 @@ def tree_spec(
             _sweep("claimable", lambda: sweeps.wake_for_claimable(db, waiters), CLAIMABLE_SECONDS),
             _sweep("sends", settle_sends, SENDS_SECONDS),
             _sweep("mirrored", lambda: mirror_sweeps.forget_mirrored(db), FORGET_SECONDS),
+            resumes,
             _sweep("last-seen", lambda: sweeps.write_last_seen(db, seen), LAST_SEEN_SECONDS),
             _sweep("heartbeat", heartbeat.beat, HEARTBEAT_SECONDS),
         ],

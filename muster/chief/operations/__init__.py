@@ -14,6 +14,7 @@ import attrs
 from muster.agents import operations as agents
 from muster.chief import store, turn_store
 from muster.chief.recovery import recover_left
+from muster.chief.self_routing.targets import find_absent_author
 from muster.chief.turns import Heard, conversation_hint
 from muster.errors import Refused
 from muster.messages import operations as messages
@@ -21,6 +22,7 @@ from muster.messages import rules as message_rules
 from muster.outcomes import Changed
 from muster.pg.database import Transaction
 from muster.principals import Agent
+from muster.routes.authors import Author
 
 Ending = message_rules.Complete | message_rules.Fail | message_rules.PutBack
 
@@ -29,19 +31,22 @@ Ending = message_rules.Complete | message_rules.Fail | message_rules.PutBack
 class Begin:
     """Hand over message `message_id`, or the owner's oldest queued one, to the chief.
 
-    `agent_id` and `epoch` name the gateway connection that would carry the turn.
+    `agent_id` and `epoch` name the gateway connection that would carry the turn. The author of a
+    review is looked up for mail of `review_senders`.
     """
 
     agent_id: int
     epoch: int
     message_id: int | None = None
+    review_senders: frozenset[str] = frozenset()
 
 
 @attrs.frozen(kw_only=True)
 class Handover:
     """A message that is `delivering` now, and what its turn needs; times are UTC.
 
-    `words_wait`: there are words for the chief too.
+    `words_wait`: there are words for the chief too. `author`: the message is a review, and no
+    window shows the session that authored its pull request.
     """
 
     message: message_rules.Message
@@ -51,6 +56,7 @@ class Handover:
     words_wait: bool
     plugin_label: str
     scope: str
+    author: Author | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -114,6 +120,7 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
         words_wait=setting.words_wait,
         plugin_label=setting.label,
         scope=setting.scope,
+        author=await find_absent_author(tx, begun, command.review_senders),
     )
 
 
