@@ -10,7 +10,7 @@ from muster.mirror.operations.sessions import SessionView, find_session
 from muster.mirror.send_rules import ListQueue, QueuedSend, QueueText
 from muster.principals import Owner
 from tests.support.claude_pane import ClaudePane
-from tests.support.cluster import Cluster, SpiedDatabase
+from tests.support.cluster import Cluster, SpiedDatabase, add_owner
 from tests.support.mirror_host import new_host
 from tests.support.mirror_machine import open_machine
 from tests.support.server import Server, running_server
@@ -59,6 +59,8 @@ async def test_texts_of_the_queue_arrive_at_two_machines(
         open_machine(tmp_path / "attic", url=server.url, token=boxes[1][1]) as attic,
     ):
         claudes = [await each.tmux.claude() for each in (box, box, attic, attic)]
+        for claude in claudes:
+            await until_known(server, owner, claude)
         sessions = [await until_known(server, owner, claude) for claude in claudes]
         assert [each.host for each in sessions] == ["box", "box", "attic", "attic"]
         assert [each.name.rpartition(" · ")[2] for each in sessions] == ["box"] * 2 + ["attic"] * 2
@@ -99,3 +101,25 @@ async def test_a_machine_that_is_killed_never_types_twice(
 
         await until(proven, 30)
         assert len(claude.seen("paste")) == 1
+
+
+async def test_what_a_terminal_shows_is_looked_at(
+    db: SpiedDatabase, owner: Owner, server: Server, tmp_path: Path
+) -> None:
+    """The screen of a session is told while it is looked at; somebody else's is not shown."""
+    _, token = await new_host(db, owner)
+    stranger = await add_owner(db)
+    async with open_machine(tmp_path / "box", url=server.url, token=token) as box:
+        claude = await box.tmux.claude()
+        session = await until_known(server, owner, claude)
+        look = server.node.links.look
+
+        async def shows(text: str) -> bool:
+            screen = await look(owner.owner_id, session.id)
+            return screen is not None and text in screen.text
+
+        await until(lambda: shows("* idle"), 10)
+        claude.tell(do="prompt", text="go")
+        await until(lambda: shows("* working"), 10)
+        assert await look(stranger.owner_id, session.id) is None
+    assert await look(owner.owner_id, session.id) is None

@@ -41,6 +41,7 @@ class Desk:
     _pasting: set[int] = attrs.field(factory=set)
     _resuming: set[int] = attrs.field(factory=set)
     _watched: dict[str, float] = attrs.field(factory=dict)
+    _screens: dict[str, str] = attrs.field(factory=dict)  # what was told of them
     _watching: trio.Event = attrs.field(factory=trio.Event)
 
     async def take_up(self) -> None:
@@ -84,28 +85,32 @@ class Desk:
                 del self._watched[next(iter(self._watched))]
             self._watching.set()
 
+    def end_looks(self) -> None:
+        """Watch nothing: a new connection has seen no screen yet, and asks by itself."""
+        self._watched.clear()
+        self._screens.clear()
+
     async def show_screens(self) -> None:
         """Put what watched panes show into the outbox, until cancelled."""
-        shown: dict[str, str] = {}
         while True:
             if not self._watched:
-                shown.clear()
+                self._screens.clear()
                 self._watching = trio.Event()
                 await self._watching.wait()
             now = trio.current_time()
             self._watched = {pane: end for pane, end in self._watched.items() if end > now}
             for pane in tuple(self._watched):
-                await self._show(pane, shown)
+                await self._show(pane)
             await trio.sleep_until(now + SCREEN_SECONDS)
 
-    async def _show(self, pane: str, shown: dict[str, str]) -> None:
+    async def _show(self, pane: str) -> None:
         try:
             text = (await self.tmux.capture([pane])).get(pane, "")
         except TmuxError:
             self._watched.pop(pane, None)
             return
-        if shown.get(pane) != text:
-            shown[pane] = text
+        if self._screens.get(pane) != text:
+            self._screens[pane] = text
             said = frames.screen(pane, text, utc_now().isoformat())
             self.outbox.put(("screen", pane), said, lasting=False)
 

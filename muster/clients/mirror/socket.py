@@ -35,6 +35,7 @@ class Connection:
     async def serve(self) -> Closed:
         """Speak and heed until the connection ends, and say how."""
         self.outbox.begin_anew()
+        self.desk.end_looks()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._speak)
             closed = await self.wire.read(self._heed)

@@ -191,6 +191,19 @@ async def test_a_watched_pane_is_shown_while_it_changes(mirror: MirrorStage) -> 
     assert len(mirror.door.seen("screen")) == count
 
 
+async def test_a_new_connection_is_shown_what_did_not_change(mirror: MirrorStage) -> None:
+    """A screen is told anew to a server that asks on another connection."""
+    async with mirror.running():
+        claude = await mirror.idle_claude()
+        await mirror.door.send("watch", pane=claude.pane, seconds=60)
+        await mirror.door.until("screen", connection=1)
+        await mirror.door.close()
+        await mirror.door.until("windows", connection=2)
+        await mirror.door.send("watch", pane=claude.pane, seconds=60)
+        again = await mirror.door.until("screen", connection=2)
+    assert "* idle" in again["text"]
+
+
 class Starts:
     """Resumes that always start, and count."""
 
