@@ -20,6 +20,8 @@ from muster.mirror.frames import Hello, PasteDone, Screen, Windows, read_frame
 from muster.mirror.rules import BadFrame, PaneState
 from muster.principals import MirrorHost
 
+WATCH_SECONDS = 10  # a screen is told for so long after each look
+
 Frame = Mapping[str, object]
 
 
@@ -198,6 +200,12 @@ def _idle_at(since: datetime | None, now: datetime, received_at: float) -> float
     return None if since is None else received_at - max(0.0, (now - since).total_seconds())
 
 
+def _suits(found: tuple[Link, Shown]) -> tuple[bool, bool, bool]:
+    """How well a pane of several that show one session suits a paste."""
+    link, shown = found
+    return shown.active, link.hello.interactive, shown.state is PaneState.IDLE
+
+
 class Links:
     """The hosts that are connected to this node; a newer connection takes an older one's place."""
 
@@ -218,14 +226,30 @@ class Links:
         return list(self._by_host.values())
 
     def find_session(self, owner_id: int, mirrored_id: int) -> tuple[Link, Shown] | None:
-        """Where the owner's session is shown here: an active pane, where there is one."""
+        """Where the owner's session is shown here; of several, where a paste may be, first."""
         found = [
             (link, shown)
             for link in self.of_owner(owner_id)
             for shown in link.sessions.values()
             if shown.mirrored_id == mirrored_id
         ]
-        return max(found, key=lambda one: one[1].active, default=None)
+        return max(found, key=_suits, default=None)
+
+    async def look(self, owner_id: int, mirrored_id: int) -> Screen | None:
+        """What the terminal of the owner's session shows, as its host told last.
+
+        None until it told, and where no host of this node shows the session. The host tells it at
+        each change for WATCH_SECONDS more, and then no longer: so looks are repeated.
+        """
+        found = self.find_session(owner_id, mirrored_id)
+        if found is None:
+            return None
+        link, shown = found
+        try:
+            await link.watch(shown.pane, WATCH_SECONDS)
+        except OSError:
+            return None
+        return link.screens.get(shown.pane)
 
     def enter(self, link: Link) -> None:
         """Put `link` in the place of any older connection of its host."""
