@@ -10,7 +10,7 @@ again.
 """
 
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Protocol
 
@@ -28,7 +28,7 @@ from muster.mirror.frames import (
     Windows,
     read_frame,
 )
-from muster.mirror.gateway import Link, Links
+from muster.mirror.gateway import Link, Links, Shown
 from muster.mirror.operations import sends, unconfirmed
 from muster.mirror.operations.focus import note_focus
 from muster.mirror.operations.hosts import accept_host, find_host_epoch, release_host
@@ -54,7 +54,10 @@ Prove = Callable[[], Awaitable[object]]  # raises Unauthorized once the credenti
 
 
 class Look(Protocol):
-    """Tells a session's actor to look at its queue again, also one that is not there if `start`."""
+    """Tells a session's actor to look at its queue again, also one that is not there if `start`.
+
+    The others leave by themselves once no host shows their session.
+    """
 
     def __call__(self, owner_id: int, mirrored_id: int, *, start: bool) -> None:
         """Never waits."""
@@ -137,6 +140,8 @@ class HostActor(Actor):
         """Show nothing any more; say so in the host's row, unless a newer connection is there."""
         self._link.close()
         self._links.leave(self._link)
+        # Whoever works on a queue of its sessions finds another host that shows it, or leaves.
+        self._tell(shown.mirrored_id for shown in self._link.sessions.values())
         if self._link.superseded:
             self.farewell = Farewell.SUPERSEDED
         release = ReleaseHost(host_id=self._link.host.host_id, epoch=self._link.epoch)
@@ -182,7 +187,7 @@ class HostActor(Actor):
 
     async def _list(self, frame: Windows) -> None:
         link = self._link
-        before = {name: shown.state for name, shown in link.sessions.items()}
+        before = dict(link.sessions)
         link.show(frame, trio.current_time())
         command = StoreWindows(
             host_id=link.host.host_id, epoch=link.epoch, windows=_windows_of(frame)
@@ -194,9 +199,17 @@ class HostActor(Actor):
         waiting = await self._db.run(self._principal, sends.find_waiting, new) if new else []
         for mirrored_id in waiting:
             self._look(link.host.owner_id, mirrored_id, start=True)
-        for name, shown in link.sessions.items():
-            if shown.mirrored_id is not None and shown.state != before.get(name):
-                self._look(link.host.owner_id, shown.mirrored_id, start=False)
+        gone = [shown for name, shown in before.items() if name not in link.sessions]
+        changed = [
+            shown for name, shown in link.sessions.items() if _differs(shown, before.get(name))
+        ]
+        self._tell(shown.mirrored_id for shown in (*gone, *changed))
+
+    def _tell(self, mirrored_ids: Iterable[int | None]) -> None:
+        """Let those who work on the queues of these sessions look again."""
+        for mirrored_id in mirrored_ids:
+            if mirrored_id is not None:
+                self._look(self._link.host.owner_id, mirrored_id, start=False)
 
     async def _focus(self, frame: Focus) -> None:
         command = NoteFocus(
@@ -227,6 +240,11 @@ class HostActor(Actor):
         )
         await self._db.run(self._principal, unconfirmed.settle_late, command)
         return True
+
+
+def _differs(shown: Shown, before: Shown | None) -> bool:
+    """Whether what a paste rests on is not what it was."""
+    return before is None or (shown.state, shown.active) != (before.state, before.active)
 
 
 def _seconds(since: datetime | None, now: datetime) -> float | None:

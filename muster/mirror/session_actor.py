@@ -27,7 +27,8 @@ from muster.principals import Muster
 
 PROOF_SECONDS = 20.0
 AWAY_SECONDS = 1.0  # until a database that was away is asked again
-BUSY_SECONDS = 1.0  # until a host that turned a paste away is offered it again
+BUSY_SECONDS = 1.0  # until a host that turned a paste away is offered it again; then twice as long
+BUSY_SECONDS_MAX = 30.0
 SETTLE_SECONDS = 5.0
 
 FindSession = Callable[[], tuple[Link, Shown] | None]
@@ -66,6 +67,7 @@ class SessionActor(Actor):
         self._find = find
         self._settings = settings
         self._pasting = False
+        self._turned_away = 0  # in a row
 
     async def handle(self, message: object) -> None:
         """Begin the next paste if it is due, else set the timer for when it will be."""
@@ -123,7 +125,9 @@ class SessionActor(Actor):
                 await self._settle(link, order, done)
             self._pasting = False
         busy = done is not None and done.outcome == "not_begun"
-        self.timers.after(BUSY_SECONDS if busy else 0.0, Look(), key="due")
+        self._turned_away = self._turned_away + 1 if busy else 0
+        wait = min(BUSY_SECONDS * 2 ** (self._turned_away - 1), BUSY_SECONDS_MAX) if busy else 0.0
+        self.timers.after(wait, Look(), key="due")
 
     async def _settle(self, link: Link, order: PasteOrder, done: PasteDone | None) -> None:
         """Write down what became of the paste; repeated, it changes nothing."""

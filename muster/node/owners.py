@@ -135,12 +135,12 @@ class Owners:
                 _tell(address, DoubtHost())
 
     def look_at_session(self, owner_id: int, mirrored_id: int, *, start: bool) -> None:
-        """Let a session that is shown here look at its queue; one without an actor if `start`."""
-        if self.links.find_session(owner_id, mirrored_id) is None:
-            return
+        """Let a session's actor look at its queue; one that is shown here gets one if `start`."""
         name = f"session:{mirrored_id}"
         if not start:
             _tell(self._owner_handle(owner_id).address(name), Look())
+            return
+        if self.links.find_session(owner_id, mirrored_id) is None:
             return
         spec = ChildSpec(
             name=name,

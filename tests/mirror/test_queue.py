@@ -5,7 +5,7 @@ import pytest
 from muster.accounts.operations.sessions import sign_out_everywhere
 from muster.errors import Invalid, NotFound, Refused
 from muster.mirror.operations import queue, sends
-from muster.mirror.send_rules import QUEUED_MAX, TEXT_BYTES_MAX, CancelRouted, SendState
+from muster.mirror.send_rules import QUEUED_MAX, TEXT_BYTES_MAX, CancelRouted, Send, SendState
 from muster.outcomes import Hint, HintKind
 from muster.principals import Owner
 from tests.support.builders import disable, read_audit
@@ -19,7 +19,7 @@ async def desk(db: SpiedDatabase, owner: Owner) -> SendDesk:
     return await open_send_desk(db, owner)
 
 
-async def cancel(desk: SendDesk, send_id: int, owner: Owner | None = None) -> queue.Send:
+async def cancel(desk: SendDesk, send_id: int, owner: Owner | None = None) -> Send:
     """The owner, or another, takes a text out of the queue."""
     command = queue.CancelSend(send_id=send_id)
     return await desk.db.run(owner or desk.owner, queue.cancel_send, command)
@@ -163,7 +163,7 @@ async def test_a_route_takes_its_text_back(desk: SendDesk) -> None:
     """Only while it waits; the text of another route stays."""
     one, other = await desk.route("one"), await desk.route("other")
 
-    async def take_back(send: queue.Send) -> bool:
+    async def take_back(send: Send) -> bool:
         assert send.route_id is not None
         command = CancelRouted(route_id=send.route_id, why="its route was answered")
         return await desk.db.run(desk.muster, sends.cancel_routed, command)

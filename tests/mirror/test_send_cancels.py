@@ -12,6 +12,7 @@ from muster.mirror.operations import focus, pasting, queue, sends, unconfirmed, 
 from muster.mirror.operations.hosts import add_host, release_host, retire_host
 from muster.mirror.rules import AddHost, NoteFocus, ReleaseHost, RetireHost, StoreWindows
 from muster.mirror.send_rules import (
+    ARRIVED,
     AskAbout,
     CancelRouted,
     LapseOffer,
@@ -90,7 +91,9 @@ VERBS: dict[str, Verb] = {
     ),
     "cancel routed": Verb(
         prepare=_routed,
-        act=run(sends.cancel_routed, lambda send: CancelRouted(route_id=send.route_id, why="x")),
+        act=run(
+            sends.cancel_routed, lambda send: CancelRouted(route_id=send.route_id or 0, why="x")
+        ),
         state=SendState.CANCELLED,
         actions=(),
     ),
@@ -158,14 +161,14 @@ VERBS: dict[str, Verb] = {
         prepare=lambda desk: desk.doubted(),
         act=run(
             unconfirmed.settle_late,
-            lambda send: Late(host_id=send.host_id, send_id=send.id, proven=True),
+            lambda send: Late(host_id=send.host_id or 0, send_id=send.id, proven=True),
         ),
         state=SendState.PASTED,
         actions=("pasted",),
     ),
     "answer": Verb(
         prepare=lambda desk: desk.doubted(),
-        act=lambda desk, send: desk.answer(send.ask_id or 0, unconfirmed.ARRIVED),
+        act=lambda desk, send: desk.answer(send.ask_id or 0, ARRIVED),
         state=SendState.PASTED,
         actions=("pasted",),
     ),

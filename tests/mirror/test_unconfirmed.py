@@ -14,6 +14,7 @@ from muster.mirror.send_rules import (
     AskAbout,
     LapseOffer,
     Late,
+    ResolveSend,
     SendState,
 )
 from muster.outcomes import HintKind
@@ -39,7 +40,7 @@ async def prove(desk: SendDesk, send_id: int, *, host_id: int | None = None) -> 
 async def fill_asks(desk: SendDesk) -> list[int]:
     """Ask as many questions as an owner may have open."""
     agent = await make_agent(desk.db, desk.owner)
-    asked = []
+    asked: list[int] = []
     while True:
         command = attention.AskOwner(asked_by=attention.AskedBy.AGENT, question="What?")
         try:
@@ -128,7 +129,7 @@ async def test_only_what_is_in_doubt_is_resolved(desk: SendDesk) -> None:
     with pytest.raises(Refused):
         await desk.resolve(send, arrived=False)
     stranger = await add_owner(desk.db)
-    command = unconfirmed.ResolveSend(send_id=send.id, arrived=True)
+    command = ResolveSend(send_id=send.id, arrived=True)
     with pytest.raises(NotFound):
         await desk.db.run(stranger, unconfirmed.resolve_send, command)
 

@@ -11,7 +11,7 @@ from muster.mirror.operations import pasting, queue, sends, unconfirmed
 from muster.mirror.operations.hosts import accept_host
 from muster.mirror.operations.windows import store_windows
 from muster.mirror.rules import AcceptHost, Pane, PaneState, StoreWindows, Window
-from muster.mirror.send_rules import Enqueue, Recover, ResolveSend, Send
+from muster.mirror.send_rules import Enqueue, QueuedSend, Recover, ResolveSend, Send
 from muster.pg.database import Transaction
 from muster.pg.query import Query
 from muster.principals import Agent, Muster, Owner, Plugin
@@ -165,7 +165,7 @@ class SendDesk:
         async with self.db.transaction(self.owner) as tx:
             return await tx.one(GET_SEND, Send, send_id=send_id)
 
-    async def listed(self, *, ended: bool = False) -> list[queue.QueuedSend]:
+    async def listed(self, *, ended: bool = False) -> list[QueuedSend]:
         """The queue, or what ended, as the owner sees it."""
         command = queue.ListQueue(
             mirrored_id=self.mirrored_id, stepup_window_seconds=STEPUP_SECONDS, ended=ended

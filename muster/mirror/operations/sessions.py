@@ -78,7 +78,8 @@ class SessionView:
         return self.why_not is None
 
 
-# The pane that counts, where several show one session: online before remembered, then active.
+# The pane that counts, where several show one session: online before remembered, then the one that
+# suits a paste best, as for Links.find_session.
 VIEWS: Final = f"""
     select m.id, m.claude_session, h.id as host_id, h.name as host,
            coalesce(p.online, false) as online, p.id is not null as shown,
@@ -103,7 +104,7 @@ VIEWS: Final = f"""
         join windows w on w.owner_id = p.owner_id and w.id = p.window_id
         join hosts h on h.owner_id = w.owner_id and h.id = w.host_id
         where p.owner_id = m.owner_id and p.mirrored_id = m.id and {REMEMBERED}
-        order by {ONLINE} desc, p.active desc, p.id
+        order by {ONLINE} desc, p.active desc, h.interactive desc, (p.state = 'idle') desc, p.id
         limit 1
     ) p on true
     join hosts h on h.owner_id = m.owner_id and h.id = coalesce(p.host_id, m.host_id)
