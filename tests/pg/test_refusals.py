@@ -12,6 +12,7 @@ from tests.support.refused_asks import ASKS
 from tests.support.refused_mirror import MIRROR
 from tests.support.refused_pushes import PUSHES
 from tests.support.refused_routes import ROUTES
+from tests.support.refused_self_routing import SELF_ROUTING
 from tests.support.refused_tasks import TASKS
 from tests.support.refused_turns import TURNS
 from tests.support.rows import MESSAGE, TASK, Rows, add_rows
@@ -242,6 +243,7 @@ CASES: list[tuple[str, list[str]]] = [
     *PUSHES,
     *MIRROR,
     *ROUTES,
+    *SELF_ROUTING,
     ("drafts_route_key", [
         reply(message_id="%(second)s", state="'pending'", route_id="%(route)s"),
         reply(route_id="%(route)s")]),
@@ -311,6 +313,7 @@ async def params(db: SpiedDatabase, owner: Owner) -> dict[str, object]:
             "task": rows.task_id,
             "second_task": second_task,
             "host": rows.mirror.host_id,
+            "resume": rows.self_routing.resume_id,
             "mirrored": rows.mirror.mirrored_id,
             "window": rows.mirror.window_id,
             "send": rows.mirror.send_id,

@@ -38,6 +38,9 @@ OWNED = (
     "panes",
     "focus_titles",
     "sends",
+    "plugin_threads",
+    "session_prs",
+    "mail_resumes",
     "session_routes",
 )
 NOBODYS = ("reports", "nodes", "migrations", "sign_in_attempts", "push_keys")
@@ -87,6 +90,11 @@ HIDDEN_FROM_SYSTEM = (
     ("focus_titles", "title"),
     ("sends", "text"),
     ("sends", "why"),
+    ("plugin_threads", "id"),
+    ("session_prs", "id"),
+    ("mail_resumes", "claude_session"),
+    ("mail_resumes", "why"),
+    ("messages", "held_until"),
     ("session_routes", "answer"),
     ("session_routes", "why"),
 )
@@ -166,6 +174,8 @@ async def test_others_see_nothing(db: SpiedDatabase, owner: Owner, rows: Rows, t
         "update panes set active = false where owner_id = %(id)s",
         "update sends set why = 'x' where owner_id = %(id)s",
         "update session_routes set relay_due_at = null where owner_id = %(id)s",
+        "update session_prs set seen_at = %(now)s where owner_id = %(id)s",
+        "update mail_resumes set why = 'x' where owner_id = %(id)s",
         "delete from focus_titles where owner_id = %(id)s",
     ],
 )

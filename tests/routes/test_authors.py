@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import attrs
 import pytest
@@ -52,12 +53,12 @@ class Authors:
             answer = await client.post(PATH, json={"repo": "example/garden"} | body)
         return answer.status_code, answer.content
 
-    async def created(self, session: str, pr: int = 12, **more: object) -> tuple[int, bytes]:
+    async def created(self, session: str, pr: int = 12, **more: Any) -> tuple[int, bytes]:
         """Report that a session created a pull request."""
         return await self.report(kind="gh-pr-create", pr=pr, claude_session=session, **more)
 
     async def pushed(
-        self, session: str, head_ref: str = "roses", **more: object
+        self, session: str, head_ref: str = "roses", **more: Any
     ) -> tuple[int, bytes]:
         """Report that a session pushed a branch."""
         return await self.report(kind="git-push", head_ref=head_ref, claude_session=session, **more)

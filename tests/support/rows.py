@@ -9,6 +9,7 @@ from muster.pg.database import Database
 from muster.pg.query import Query
 from muster.principals import Owner
 from tests.support.mirror_rows import MirrorRows, add_mirror_rows
+from tests.support.self_routing_rows import SelfRoutingRows, add_self_routing_rows
 
 PLUGIN = Query(
     """
@@ -177,6 +178,7 @@ class Rows:
     task_id: int
     mirror: MirrorRows
     route_id: int
+    self_routing: SelfRoutingRows
 
 
 async def add_rows(db: Database, owner: Owner) -> Rows:
@@ -200,6 +202,9 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
             await tx.execute(insert)
         mirror = await add_mirror_rows(tx)
         route = await tx.scalar(ROUTE, message=message, agent=agent, mirrored=mirror.mirrored_id)
+        self_routing = await add_self_routing_rows(
+            tx, mirrored=mirror.mirrored_id, host=mirror.host_id, message=message
+        )
         await tx.record(Fact(action="plugin.draft.filed", subject=f"draft:{draft}"))
     return Rows(
         plugin_id=plugin,
@@ -214,4 +219,5 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
         task_id=task,
         mirror=mirror,
         route_id=route,
+        self_routing=self_routing,
     )
