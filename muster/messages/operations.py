@@ -10,7 +10,8 @@ import attrs
 from muster.errors import NotFound
 from muster.ids import is_row_id
 from muster.messages import store
-from muster.messages.rules import Message, Post, State, check, check_allowance, subject
+from muster.messages.posts import check, check_allowance
+from muster.messages.rules import Message, Post, State, subject
 from muster.outcomes import Changed, Fact, Hint, HintKind
 from muster.pg.database import Transaction
 from muster.plugins.operations import lock_live_plugin

@@ -113,6 +113,14 @@ class Node:
         )
         return Receive(post=post, settings=settings)
 
+    def resumes(self) -> Resumes:
+        """Who carries the resumes of ended sessions on."""
+        settings = ResumeSettings(
+            is_off=self.config.mail_resume_off or not self.config.routing,
+            may_begin=lambda: not self.draining,
+        )
+        return Resumes(self.db, self.links, node=self.node_id, settings=settings)
+
     async def unready(self) -> list[str]:
         """Why this node should get no traffic now; empty when it may."""
         reasons = ["the server is stopping"] if self.draining else []
@@ -171,23 +179,11 @@ async def open_node(
         name="pusher",
         start=lambda: Pusher(node.db, node.presence, lambda: node.config.public_url),
     )
-    resumes = ChildSpec(
-        name="resumes",
-        start=lambda: Resumes(
-            node.db,
-            node.links,
-            node=node.node_id,
-            settings=ResumeSettings(
-                is_off=node.config.mail_resume_off or not node.config.routing,
-                may_begin=lambda: not node.draining,
-            ),
-        ),
-    )
     spec = tree_spec(
         database=database,
         outbox=outbox,
         pusher=pusher,
-        resumes=resumes,
+        resumes=ChildSpec(name="resumes", start=node.resumes),
         db=node.db,
         waiters=node.waiters,
         seen=node.seen,

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from muster.errors import Invalid
-from muster.messages.rules import check_identifier
+from muster.messages.posts import check_identifier
 
 AGENT_MAIL: Final = "agent-mail"  # the one plugin whose messages muster routes by itself
 

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster.errors import Invalid, TooMany
-from muster.messages.rules import Post, check, check_allowance, check_reason
+from muster.messages.posts import check, check_allowance
+from muster.messages.rules import Post, check_reason
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
