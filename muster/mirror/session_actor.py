@@ -22,7 +22,8 @@ from muster.mirror.frames import PasteDone
 from muster.mirror.gateway import Link, PasteOrder, Shown
 from muster.mirror.operations import pasting
 from muster.mirror.rules import PaneState
-from muster.pg.database import Database
+from muster.mirror.send_rules import Send
+from muster.pg.database import Database, Transaction
 from muster.principals import Muster
 
 PROOF_SECONDS = 20.0
@@ -69,6 +70,10 @@ class SessionActor(Actor):
         self._pasting = False
         self._turned_away = 0  # in a row
 
+    async def started(self) -> None:
+        """Look at once: what the actor before this one was told is not told again."""
+        self.timers.after(0.0, Look(), key="due")
+
     async def handle(self, message: object) -> None:
         """Begin the next paste if it is due, else set the timer for when it will be."""
         assert isinstance(message, Look), message
@@ -88,14 +93,8 @@ class SessionActor(Actor):
         await self._begin(link, shown)
 
     async def _begin(self, link: Link, shown: Shown) -> None:
-        command = pasting.Offer(
-            mirrored_id=self._mirrored_id,
-            host_id=link.host.host_id,
-            epoch=link.epoch,
-            stepup_window_seconds=self._settings.stepup_window_seconds,
-        )
         try:
-            offered = await self._db.run(self._principal, pasting.offer, command)
+            offered = await self._offer(link)
         except Unavailable:
             self.timers.after(AWAY_SECONDS, Look(), key="due")
             return
@@ -114,38 +113,75 @@ class SessionActor(Actor):
         self._pasting = True
         self.nursery.start_soon(self._paste, link, order)
 
+    async def _offer(self, link: Link) -> Send | None:
+        """Take the next text out of the queue for the host; one that is not handed out goes back.
+
+        Cut off after the commit, or without its answer, nothing of the text was written to anybody.
+        """
+        command = pasting.Offer(
+            mirrored_id=self._mirrored_id,
+            host_id=link.host.host_id,
+            epoch=link.epoch,
+            stepup_window_seconds=self._settings.stepup_window_seconds,
+        )
+        offered: Send | None = None
+
+        async def offer(tx: Transaction, command: pasting.Offer) -> Send | None:
+            nonlocal offered
+            offered = await pasting.offer(tx, command)
+            return offered
+
+        try:
+            return await self._db.run(self._principal, offer, command)
+        except BaseException:
+            if offered is not None:
+                with trio.move_on_after(SETTLE_SECONDS, shield=True):
+                    await self._settle(link, offered.id, "not_begun")
+            raise
+
     async def _paste(self, link: Link, order: PasteOrder) -> None:
         done: PasteDone | None = None
+        never = link.closed  # then nothing of the order is written
         try:
-            done = await link.paste(order)
+            done = None if never else await link.paste(order)
         except OSError:
             pass  # how much of the order was written is unknown
         finally:
+            unproven: pasting.Outcome = "not_begun" if never else "unconfirmed"
             with trio.move_on_after(SETTLE_SECONDS, shield=True):
-                await self._settle(link, order, done)
+                if done is None:
+                    await self._settle(link, order.send_id, unproven)
+                else:
+                    await self._settle(link, order.send_id, done.outcome, done.detail)
+                    await _acknowledge(link, done)
             self._pasting = False
         busy = done is not None and done.outcome == "not_begun"
         self._turned_away = self._turned_away + 1 if busy else 0
         wait = min(BUSY_SECONDS * 2 ** (self._turned_away - 1), BUSY_SECONDS_MAX) if busy else 0.0
         self.timers.after(wait, Look(), key="due")
 
-    async def _settle(self, link: Link, order: PasteOrder, done: PasteDone | None) -> None:
-        """Write down what became of the paste; repeated, it changes nothing."""
+    async def _settle(
+        self, link: Link, send_id: int, outcome: pasting.Outcome, detail: str = ""
+    ) -> None:
+        """Write down what became of a text; repeated, it changes nothing."""
         command = pasting.Settle(
-            send_id=order.send_id,
+            send_id=send_id,
             host_id=link.host.host_id,
             epoch=link.epoch,
-            outcome="unconfirmed" if done is None else done.outcome,
-            detail="" if done is None else done.detail,
+            outcome=outcome,
+            detail=detail,
         )
         while True:
             try:
                 await self._db.run(self._principal, pasting.settle, command)
-                break
             except Unavailable:
                 await trio.sleep(AWAY_SECONDS / 5)
-        if done is not None:
-            try:
-                await link.acknowledge(done.seq)
-            except OSError:
-                return  # the host says it again on its next connection
+            else:
+                return
+
+
+async def _acknowledge(link: Link, done: PasteDone) -> None:
+    try:
+        await link.acknowledge(done.seq)
+    except OSError:
+        return  # the host says it again on its next connection

@@ -66,7 +66,13 @@ class ScriptedHost(ScriptedAgent):
                 if frame["type"] == "ack":
                     self.acknowledged.add(frame["seq"])
 
-    async def show(self, *sessions: str, state: str = "idle", idle_seconds: float = 60.0) -> None:
+    async def show(
+        self,
+        *sessions: str,
+        state: str = "idle",
+        idle_seconds: float = 60.0,
+        active: bool = True,
+    ) -> None:
         """List one window for each session, all in one state; wait until it is written down."""
         now = datetime.now(UTC)
         since = (now - timedelta(seconds=idle_seconds)).isoformat() if state == "idle" else None
@@ -79,7 +85,7 @@ class ScriptedHost(ScriptedAgent):
                     {
                         "pane": f"%{number}",
                         "claude_session": session,
-                        "active": True,
+                        "active": active,
                         "state": state,
                         "idle_since": since,
                         "cwd": "/srv/work",
