@@ -203,7 +203,7 @@ async def test_a_commit_whose_answer_was_lost(stage: Stage) -> None:
     actor, here = stage.actor(), Here()
     actor.nursery = actor.timers = here  # type: ignore[assignment]
     whole = desk.db.run
-    lost = []
+    lost: list[object] = []
 
     async def run(principal: Any, operation: Any, command: Any) -> Any:
         outcome = await whole(principal, operation, command)
@@ -214,7 +214,7 @@ async def test_a_commit_whose_answer_was_lost(stage: Stage) -> None:
 
     desk.db.run = run  # type: ignore[method-assign]
     await actor.handle(Look())
-    assert here.begun is None
+    assert vars(here)["begun"] is None
     now = await desk.get(send.id)
     assert (now.state, now.offers, stage.peer.pasted) == (SendState.QUEUED, 1, [])
     await actor.handle(Look())
