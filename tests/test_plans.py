@@ -13,6 +13,12 @@ from tests.support.many_mirrored import (
     LARGE_MIRRORED,
     SYSTEMS_MIRRORED,
 )
+from tests.support.many_self_routed import (
+    BY_INDEX_SELF_ROUTED,
+    FILL_SELF_ROUTED,
+    LARGE_SELF_ROUTED,
+    SYSTEMS_SELF_ROUTED,
+)
 from tests.test_sql import QUERIES
 
 ROWS = 100_000
@@ -22,6 +28,7 @@ LARGE = (
     *("browser_sessions", "sign_in_attempts", "passkeys", "passkey_challenges", "setup_links"),
     "personal_tokens",
     *LARGE_MIRRORED,
+    *LARGE_SELF_ROUTED,
 )
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _DECLARED = {"now": "timestamptz", "owner_id": "bigint"}
@@ -36,6 +43,7 @@ AS_SYSTEM = (
     "muster.push.store.devices.LIST_LISTENING",
     "muster.chief.operations.unrouted.FIND_OWNERS",
     *SYSTEMS_MIRRORED,
+    *SYSTEMS_SELF_ROUTED,
 )
 
 # Triggers are off: these rows have a past that nobody lived through.
@@ -109,6 +117,7 @@ from push_devices cross join generate_series(1, {ROWS} / 200) n;
 insert into reports (node, at, path, event, data)
 select 'n', now(), 'root', 'started', '{{}}' from generate_series(1, {ROWS}) n;
 {FILL_MIRRORED}
+{FILL_SELF_ROUTED}
 analyze;
 """
 
@@ -131,6 +140,7 @@ BY_INDEX = {
     "muster.chief.operations.unrouted.FINISH": "messages_awaiting_idx",
     "muster.chief.operations.unrouted.LIST_WAITING": "messages_awaiting_idx",
     **BY_INDEX_MIRRORED,
+    **BY_INDEX_SELF_ROUTED,
 }
 
 
