@@ -31,14 +31,16 @@ class FrameSocket:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, port: int, token: str) -> "AsyncIterator[FrameSocket]":
-        """Connect to the agent gateway on the loopback."""
+    async def open(
+        cls, port: int, token: str, path: str = "/agent/v1/socket"
+    ) -> "AsyncIterator[FrameSocket]":
+        """Connect to the agent gateway, or to the socket at `path`, on the loopback."""
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         async with stream:
             socket = cls(stream, Incoming(stream))
             key = base64.b64encode(os.urandom(16)).decode()
             lines = [
-                "GET /agent/v1/socket HTTP/1.1", "Host: localhost", "Upgrade: websocket",
+                f"GET {path} HTTP/1.1", "Host: localhost", "Upgrade: websocket",
                 "Connection: Upgrade", f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13",
                 f"Authorization: Bearer {token}", "", "",
             ]  # fmt: skip
@@ -61,7 +63,7 @@ class FrameSocket:
             if kind == _PING:
                 await self._write(_PONG, payload)
             elif kind == _CLOSE:
-                raise ConnectionError(f"the server closed the agent's socket: {payload!r}")
+                raise ConnectionError(f"the server closed the socket: {payload!r}")
 
     async def _read(self) -> tuple[int, bytes]:
         first, second = await self.incoming.take(2)

@@ -14,7 +14,7 @@ from functools import partial
 
 import trio
 
-from bench import claim, fsync, growth, ingest, loop, mailbox
+from bench import claim, fsync, growth, ingest, loop, mailbox, paste, sessions
 from bench.machine import Machine, look_at_machine
 from bench.report import COLUMNS, Outcome, as_json, as_table
 from bench.scale import Scale
@@ -33,6 +33,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "claim": claim.run,
     "loop": loop.run,
     "mailbox": mailbox.run,
+    "sessions": sessions.run,
+    "paste": paste.run,
     "growth": growth.run,
 }
 

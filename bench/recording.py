@@ -1,10 +1,10 @@
 """The bare driver doing the same SQL: an operation is run once and written down, then played again.
 
 Played again, its trips go through muster.pg.driver alone: no operation, no rule, no request.
-The ids of messages, drafts and turns differ each time, so a recorded one is replaced by the one
-that the same statement gave now, wherever it stands in later parameters, and so are times; those
-that a rule made (an expiry) move along with the transaction's own. `prepare_ids` starts those ids
-where no other number is.
+The ids of messages, drafts, turns and sends differ each time, so a recorded one is replaced by the
+one that the same statement gave now, wherever it stands in later parameters, and so are times;
+those that a rule made (an expiry) move along with the transaction's own. `prepare_ids` starts those
+ids where no other number is.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -19,7 +19,12 @@ from muster.pg.pipeline import Answer, Step
 from muster.pg.pool import Pool
 
 FIRST_ID = 10_000_000
-_SEQUENCES = {"messages": FIRST_ID, "drafts": 2 * FIRST_ID, "turns": 3 * FIRST_ID}
+_SEQUENCES = {
+    "messages": FIRST_ID,
+    "drafts": 2 * FIRST_ID,
+    "turns": 3 * FIRST_ID,
+    "sends": 4 * FIRST_ID,
+}
 _WAITERS_MAX = 100
 _NOW = "now"
 

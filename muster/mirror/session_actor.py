@@ -81,7 +81,7 @@ class SessionActor(Actor):
             return
         found = self._find()
         if found is None:
-            self.finish()  # the session's host begins anew once it shows it again
+            self.leave_if_idle()  # a host that shows it again begins anew
             return
         link, shown = found
         if shown.state is not PaneState.IDLE or not shown.active or not link.hello.interactive:
@@ -99,7 +99,7 @@ class SessionActor(Actor):
             self.timers.after(AWAY_SECONDS, Look(), key="due")
             return
         if offered is None:
-            self.finish()
+            self.leave_if_idle()
             return
         order = PasteOrder(
             send_id=offered.id,

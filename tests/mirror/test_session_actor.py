@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
+from actors import Event
 from muster.accounts.operations.sessions import sign_out_everywhere
 from muster.attention import operations as attention
 from muster.chief.operations.asks import AnswerAsk, answer_ask
@@ -249,8 +250,17 @@ async def test_two_hosts_show_one_session(desk: Desk) -> None:
 
 
 async def test_the_actor_leaves_with_the_last_window(desk: Desk) -> None:
-    """Nothing works on a queue whose session no host shows, or that is empty."""
+    """Nothing works on an empty queue, or on one whose session no host shows; nor begins anew."""
     host = await desk.host()
+    with desk.server.node.log.subscribe(size=1000) as reports:
+        await leaves(desk, host)
+        told = [one for one in await reports.drain() if "/session:" in str(one.path)]
+    assert told
+    assert not [one for one in told if one.event is Event.RESTARTED], told
+
+
+async def leaves(desk: Desk, host: ScriptedHost) -> None:
+    """The queue is empty, then its session is not shown any more, then its host is gone."""
     async with host:
         await host.hello()
         await host.show(desk.session)
