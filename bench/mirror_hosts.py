@@ -151,21 +151,21 @@ async def mirroring(server: Server, machines: Sequence[Machine]) -> AsyncIterato
     """All of them connected, with their windows told, for the block."""
     limit = trio.CapacityLimiter(CONNECTING)
     async with AsyncExitStack() as stack, trio.open_nursery() as serving:
-        mirrors = []
-        for machine in machines:
-            opening = FrameSocket.open(server.port, machine.token, PATH)
-            mirrors.append(Mirror(machine, await stack.enter_async_context(opening)))
+        mirrors: dict[int, Mirror] = {}
 
-        async def greet(mirror: Mirror) -> None:
+        async def greet(number: int, machine: Machine) -> None:
             async with limit:
+                opening = FrameSocket.open(server.port, machine.token, PATH)
+                mirror = Mirror(machine, await stack.enter_async_context(opening))
                 await mirror.hello()
                 await serving.start(mirror.serve)
                 await mirror.tell_windows()
+                mirrors[number] = mirror
 
         async with trio.open_nursery() as greeting:
-            for mirror in mirrors:
-                greeting.start_soon(greet, mirror)
-        yield mirrors
+            for number, machine in enumerate(machines):
+                greeting.start_soon(greet, number, machine)
+        yield [mirrors[number] for number in range(len(machines))]
         serving.cancel_scope.cancel()
 
 
