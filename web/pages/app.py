@@ -18,10 +18,13 @@ from web.pages.audit import AUDIT
 from web.pages.chief import CHIEF
 from web.pages.docs import make_docs
 from web.pages.home import HOME
+from web.pages.hosts import HOSTS
 from web.pages.messages import MESSAGES
 from web.pages.notifications import NOTIFICATIONS
 from web.pages.plugins import PLUGINS
+from web.pages.routes import ROUTES
 from web.pages.security import SECURITY
+from web.pages.sessions import SESSIONS
 from web.pages.setting_up import SETTING_UP
 from web.pages.settings import SETTINGS
 from web.pages.signing import SIGNING
@@ -43,10 +46,13 @@ PAGES = (
     CHIEF,
     MESSAGES,
     TASKS,
+    SESSIONS,
+    ROUTES,
     AUDIT,
     SETTINGS,
     SECURITY,
     AGENTS,
+    HOSTS,
     NOTIFICATIONS,
 )
 SECURITY_HEADERS = {

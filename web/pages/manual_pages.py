@@ -25,6 +25,7 @@ ORDER: Final = (
     "delivery",
     "errors",
     "agents",
+    "sessions",
     "tasks",
     "notifications",
     "operators",

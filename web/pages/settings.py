@@ -18,6 +18,7 @@ from muster.accounts.rules.signing import time_zones
 from muster.credentials.operations.personal import list_personal
 from muster.credentials.rules import ListPersonal
 from web.pages.agents import load_agents
+from web.pages.hosts import load_hosts
 from web.pages.notifications import load_notifications
 from web.pages.visits import Visit, show, signed_in
 
@@ -89,6 +90,7 @@ SECTIONS: Final = (
     Section(
         name="agents", title="Agents' tokens", template="settings/agents.html", load=load_agents
     ),
+    Section(name="hosts", title="Hosts' tokens", template="settings/hosts.html", load=load_hosts),
     Section(
         name="time-zone", title="Time zone", template="settings/time_zone.html", load=load_time_zone
     ),

@@ -130,6 +130,7 @@ def _frame() -> dict[str, object]:
         "visitor": g.get("visitor"),
         "live_id": g.get("live_id", ""),
         "waiting": g.get("waiting", 0),
+        "has_hosts": g.get("has_hosts", False),
         # How the visitor may confirm that it is they; None while their sign-in is fresh.
         "confirm_by": g.get("confirm_by"),
         "here": request.path,
@@ -352,6 +353,7 @@ async def _look_at_frame(node: Node, visitor: Visitor) -> None:
     async with node.db.transaction(owner) as tx:
         waiting, g.first_steps = await tx.together(count_waiting(tx), find_first_steps(tx))
         g.waiting = waiting.total
+        g.has_hosts = waiting.hosts
         g.confirm_by = await count_ways(tx) if is_old else None
 
 

@@ -44,7 +44,10 @@ KINDS: Final = {
     "superseded": "", "expired": "", "open": "wait", "answered": "good", "dismissed": "",
     "cancelled": "", "in_progress": "busy", "ready_for_review": "wait", "complete": "good",
     "live": "good", "revoked": "", "settled": "good", "retired": "", "running": "busy",
-    "offline": "", "idle": "good", "done": "good",
+    "offline": "", "idle": "good", "done": "good", "online": "good", "working": "busy",
+    "waiting": "wait", "unknown": "", "ended": "", "offered": "busy", "pasted": "good",
+    "lost": "bad", "refused": "bad", "routed": "busy", "relayed": "good", "fallback": "wait",
+    "timed_out": "bad", "owner_answered": "good",
 }  # fmt: skip
 
 

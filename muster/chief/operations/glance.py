@@ -1,4 +1,4 @@
-"""How much waits for the owner: the number beside Attention on every page."""
+"""What the frame of every page shows: how much waits for the owner, and whether they have hosts."""
 
 import attrs
 
@@ -8,10 +8,14 @@ from muster.pg.query import Query
 
 @attrs.frozen(kw_only=True)
 class Counts:
-    """How many asks are open and how many reply drafts await a decision, by the clock."""
+    """How many asks are open and how many reply drafts await a decision, by the clock.
+
+    `hosts` is whether any machine mirrors for the owner, or ever did.
+    """
 
     asks: int
     drafts: int
+    hosts: bool
 
     @property
     def total(self) -> int:
@@ -31,7 +35,8 @@ COUNT_WAITING = Query("""
             select count(*) from agents a
             join drafts d on d.agent_id = a.id and d.state = 'pending' and d.expires_at > %(now)s
             where a.owner_id = %(owner_id)s
-        ) as drafts
+        ) as drafts,
+        exists (select from hosts h where h.owner_id = %(owner_id)s) as hosts
 """)
 
 

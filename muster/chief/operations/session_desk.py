@@ -16,8 +16,8 @@ from muster.mirror.operations.sessions import (
     get_session,
     list_sessions,
 )
-from muster.mirror.rules import HostView, ListHosts
-from muster.mirror.send_rules import ListQueue, QueuedSend
+from muster.mirror.rules import HostView, ListHosts, PaneState
+from muster.mirror.send_rules import ListQueue, QueuedSend, SendState
 from muster.pg.database import Transaction
 
 ENDED_SHOWN: Final = 100
@@ -63,11 +63,19 @@ class LookAtSession:
 
 
 @attrs.frozen(kw_only=True)
+class QueueLine:
+    """A text of the queue; `waits_for` is None for one that waits for nothing any more."""
+
+    send: QueuedSend
+    waits_for: str | None
+
+
+@attrs.frozen(kw_only=True)
 class SessionPage:
     """A session: its queue in order, what ended of it, its focus and its routes, newest first."""
 
     session: SessionView
-    queue: Sequence[QueuedSend]
+    queue: Sequence[QueueLine]
     receipts: Sequence[QueuedSend]
     focus: Sequence[FocusTitle]
     routes: Sequence[RouteView]
@@ -77,13 +85,45 @@ class SessionPage:
 async def look_at_session(tx: Transaction, command: LookAtSession) -> SessionPage:
     """One session; raises NotFound for none and for somebody else's."""
     session = await get_session(tx, command.mirrored_id)
-    queue = ListQueue(mirrored_id=session.id, stepup_window_seconds=command.stepup_window_seconds)
-    ended = attrs.evolve(queue, ended=True, limit=RECEIPTS_SHOWN)
+    wanted = ListQueue(mirrored_id=session.id, stepup_window_seconds=command.stepup_window_seconds)
+    ended = attrs.evolve(wanted, ended=True, limit=RECEIPTS_SHOWN)
     return SessionPage(
         session=session,
-        queue=await list_queue(tx, queue),
+        queue=_lines(session, await list_queue(tx, wanted)),
         receipts=await list_queue(tx, ended),
         focus=await list_focus(tx, session.id, FOCUS_SHOWN),
         routes=await list_routes_of_session(tx, session.id),
         now=tx.now,
     )
+
+
+def _lines(session: SessionView, queue: Sequence[QueuedSend]) -> list[QueueLine]:
+    """Each text with what it waits for; of several the first alone waits for the session."""
+    lines: list[QueueLine] = []
+    before: QueuedSend | None = None
+    for send in queue:
+        waits_for = None
+        if send.state is SendState.QUEUED:
+            waits_for = _session_wait(session) if before is None else _turn_wait(before)
+        if send.state is not SendState.REFUSED:
+            before = send
+        lines.append(QueueLine(send=send, waits_for=waits_for))
+    return lines
+
+
+def _turn_wait(before: QueuedSend) -> str:
+    if before.state is SendState.UNCONFIRMED:
+        return "your word on whether the text before it arrived"
+    if before.state is SendState.OFFERED:
+        return "the text before it, which is being pasted"
+    return "the text before it"
+
+
+def _session_wait(session: SessionView) -> str:
+    if session.why_not is not None:
+        return f"its session: {session.why_not}"
+    if session.state is PaneState.WORKING:
+        return "its session to be idle: it works"
+    if session.state is PaneState.WAITING:
+        return "its session to be idle: it has asked its person something"
+    return "its session to have been idle for long enough"

@@ -9,8 +9,8 @@
   const STORED = "muster.keys";
   const CHORD_MS = 1500;
   const PLACES = {
-    a: "/attention", m: "/messages", t: "/tasks", c: "/chief", p: "/plugins", u: "/audit",
-    s: "/settings",
+    a: "/attention", m: "/messages", t: "/tasks", c: "/chief", w: "/sessions", r: "/routes",
+    p: "/plugins", u: "/audit", s: "/settings",
   };
   const help = document.getElementById("keys-help");
   const isOff = () => localStorage.getItem(STORED) === "off";
