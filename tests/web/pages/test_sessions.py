@@ -1,0 +1,254 @@
+"""/sessions and a session's page: what windows show, its queue, and the box that sends to it."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import attrs
+import httpx2
+import pytest
+import trio
+
+from muster.mirror.operations import queue
+from muster.mirror.send_rules import ListQueue, QueuedSend
+from tests.support.builders import read_audit
+from tests.support.mirror_host import ScriptedHost, find_mirrored, new_host, new_session
+from tests.support.owner_desk import OpenOwnerDesk, OwnerDesk, text_of
+from tests.support.person import add_person
+from tests.support.visitor import sign_in
+
+WINDOW_SECONDS = 12 * 3600
+
+
+@attrs.frozen(kw_only=True)
+class Mirrored:
+    """An owner's desk and a host that shows one session."""
+
+    at: OwnerDesk
+    host: ScriptedHost
+    name: str
+    mirrored_id: int
+
+    @property
+    def path(self) -> str:
+        """The session's page."""
+        return f"/sessions/{self.mirrored_id}"
+
+    async def page(self) -> str:
+        """Its markup."""
+        return await self.at.page(self.path)
+
+    async def send(self, text: str, **fields: str) -> httpx2.Response:
+        """Send the form of the page."""
+        return await self.at.visiting.post(f"{self.path}/sends", text=text, **fields)
+
+    async def texts(self, *, ended: bool = False) -> list[QueuedSend]:
+        """The session's queue, or what ended."""
+        command = ListQueue(
+            mirrored_id=self.mirrored_id, stepup_window_seconds=WINDOW_SECONDS, ended=ended
+        )
+        return await self.at.db.run(self.at.owner, queue.list_queue, command)
+
+
+@asynccontextmanager
+async def mirrored(
+    owner_desk: OpenOwnerDesk, *, interactive: bool = True, state: str = "working", **more: float
+) -> AsyncIterator[Mirrored]:
+    """Open a desk and a host of its owner's, whose one window shows a session."""
+    async with owner_desk() as at:
+        _, token = await new_host(at.db, at.owner)
+        async with ScriptedHost(at.server.url, token) as host:
+            await host.hello(interactive=interactive)
+            name = new_session()
+            await host.show(name, state=state, **more)
+            mirrored_id = await find_mirrored(at.db, at.owner, name)
+            yield Mirrored(at=at, host=host, name=name, mirrored_id=mirrored_id)
+
+
+async def test_sessions_stand_with_what_they_do(owner_desk: OpenOwnerDesk) -> None:
+    """Name, host, state, folder, title and queue of each session; the hosts under them."""
+    async with mirrored(owner_desk) as m:
+        said = await m.host.say(
+            "focus", claude_session=m.name, title="Mend <the> gate\u202e", source="summary",
+            cwd="/srv/work", at="2026-01-01T00:00:00Z",
+        )  # fmt: skip
+        await m.host.until_acknowledged(said)
+        await m.send("go on")
+        page = await m.at.page("/sessions")
+        for told in ("main:1 on box", "working", "example/work", "/srv/work", "box.test", "online"):
+            assert told in text_of(page), told
+        assert "Mend &lt;the&gt; gate" in page
+        assert "\u202e" not in page
+        assert '<td data-label="Queue">1</td>' in page
+        assert "No session has ended" in await m.at.page("/sessions?show=ended")
+
+
+async def test_a_session_that_cannot_take_says_why(owner_desk: OpenOwnerDesk) -> None:
+    """A host that only shows, one that went away, and a session that no window shows any more."""
+    async with mirrored(owner_desk, interactive=False) as m:
+        reason = "box does not run with --interactive"
+        assert reason in text_of(await m.at.page("/sessions"))
+        assert "reading only" in text_of(await m.at.page("/sessions"))
+        assert reason in text_of(await m.page())
+        await m.host.show()
+        assert "No window shows a session" in await m.at.page("/sessions")
+        ended = await m.at.page("/sessions?show=ended")
+        assert m.name in ended or "example/work" in ended
+        assert "no window shows it" in text_of(await m.page())
+
+
+async def test_a_host_that_went_away_is_offline_at_once(owner_desk: OpenOwnerDesk) -> None:
+    """Its windows stand there still, as offline."""
+    async with owner_desk() as at:
+        _, token = await new_host(at.db, at.owner)
+        async with ScriptedHost(at.server.url, token) as host:
+            await host.hello()
+            await host.show(new_session())
+        with trio.fail_after(5):
+            while "box is offline" not in text_of(await at.page(await _first(at))):
+                await trio.lowlevel.checkpoint()
+        assert ">offline<" in await at.page("/sessions")
+
+
+async def _first(at: OwnerDesk) -> str:
+    """The path of the one session."""
+    (found,) = re.findall(r'href="(/sessions/\d+)"', await at.page("/sessions"))
+    return str(found)
+
+
+@pytest.mark.rule(315)
+async def test_a_text_waits_in_its_queue_and_is_cancelled(owner_desk: OpenOwnerDesk) -> None:
+    """Each text says what it waits for; one that is cancelled is a receipt from then on."""
+    async with mirrored(owner_desk) as m:
+        answer = await m.send("go <on>\r\nplease")
+        (first,) = await m.texts()
+        assert (answer.status_code, answer.headers["location"]) == (
+            303,
+            f"{m.path}#send-{first.id}",
+        )
+        assert first.text == "go <on>\nplease"
+        await m.send("and then this")
+        page = await m.page()
+        assert "go &lt;on&gt;" in page
+        told = text_of(page)
+        assert "It waits for its session to be idle: it works." in told
+        assert "It waits for the text before it." in told
+        assert f"mirror:{m.name}" in told
+        gone = await m.at.visiting.post(f"{m.path}/sends/{first.id}/cancel")
+        assert gone.headers["location"] == f"{m.path}#queue"
+        again = text_of(await m.page())
+        assert "Never pasted: cancelled by its owner" in again
+        assert [one.text for one in await m.texts()] == ["and then this"]
+        assert (await m.at.visiting.post(f"{m.path}/sends/{first.id}/cancel")).status_code == 303
+        rows = await read_audit(m.at.db, m.at.owner, "send.")
+        assert [row.action for row in rows] == ["send.queued", "send.queued", "send.cancelled"]
+
+
+async def test_what_is_no_text_comes_back(owner_desk: OpenOwnerDesk) -> None:
+    """An empty text and one of over 16 KiB are refused on the page, with what was typed."""
+    async with mirrored(owner_desk) as m:
+        for text in (" \n", "x" * (16 * 1024 + 1), "é" * (8 * 1024 + 1)):
+            answer = await m.send(text)
+            assert answer.status_code == 400
+            assert "1 to 16384 bytes" in answer.text
+            assert 'id="text-fault"' in answer.text
+            assert text.strip() in answer.text
+        assert (await m.send("x" * 16 * 1024)).status_code == 303
+        assert len(await m.texts()) == 1
+
+
+async def test_a_stale_sign_in_is_confirmed_in_place(owner_desk: OpenOwnerDesk) -> None:
+    """The form comes back with its text and asks; what is queued carries the sign-in's time."""
+    async with mirrored(owner_desk) as m:
+        await m.send("in time")
+        m.at.db.clock_offset += timedelta(seconds=WINDOW_SECONDS + 1)
+        answer = await m.send("too late")
+        assert answer.status_code == 409
+        assert "This needs a fresh sign-in" in answer.text
+        assert "too late" in answer.text
+        (only,) = await m.texts()
+        assert (only.text, only.state.value) == ("in time", "refused")
+        assert "Never pasted: the sign-in that queued it is too old" in text_of(await m.page())
+
+
+async def test_an_unconfirmed_text_is_resolved(owner_desk: OpenOwnerDesk) -> None:
+    """It holds the queue until its owner says what became of it, and the receipt says that."""
+    async with mirrored(owner_desk, state="idle", idle_seconds=3600) as m:
+        await m.send("first")
+        order = await m.host.hear("paste")
+        doubt = {"send_id": order["send_id"], "outcome": "unconfirmed", "detail": "no proof <b>"}
+        await m.host.until_acknowledged(await m.host.say("paste.done", **doubt))
+        await m.send("second")
+        page = await m.page()
+        assert "no proof &lt;b&gt;" in page
+        assert "It waits for your word on whether the text before it arrived." in text_of(page)
+        assert "queue held" in page
+        assert ">held<" in await m.at.page("/sessions")
+        resolve = f"{m.path}/sends/{order['send_id']}/resolve"
+        assert (await m.at.visiting.post(resolve, arrived="maybe")).status_code == 400
+        answer = await m.at.visiting.post(resolve, arrived="no")
+        assert answer.headers["location"] == f"{m.path}#queue"
+        assert "It did not arrive: its owner says" in text_of(await m.page())
+        assert (await m.at.visiting.post(resolve, arrived="yes")).status_code == 409
+        following = await m.host.hear("paste")
+        assert following["text"] == "second"
+        proof = {"send_id": following["send_id"], "outcome": "pasted"}
+        await m.host.until_acknowledged(await m.host.say("paste.done", **proof))
+        assert "on box: the session itself showed it" in text_of(await m.page())
+
+
+async def test_focus_stands_with_its_sources(owner_desk: OpenOwnerDesk) -> None:
+    """Titles are listed newest first, each with where it comes from."""
+    async with mirrored(owner_desk) as m:
+        for source, title, hour in (("prompt", "Look at it", 1), ("summary", "The gate", 2)):
+            said = await m.host.say(
+                "focus", claude_session=m.name, title=title, source=source, cwd="/srv/other",
+                at=f"2026-01-01T0{hour}:00:00Z",
+            )  # fmt: skip
+            await m.host.until_acknowledged(said)
+        told = text_of(await m.page())
+        assert told.index("The gate") < told.index("Look at it")
+        assert "its transcript's summary · /srv/other" in told
+        assert "the first line of a prompt" in told
+
+
+async def test_the_terminal_is_shown_while_somebody_looks(owner_desk: OpenOwnerDesk) -> None:
+    """A look has the host tell its screen; what it tells stands there, made harmless."""
+    async with mirrored(owner_desk) as m:
+        assert "has not told what it shows yet" in await m.page()
+        watch = await m.host.hear("watch")
+        assert watch["pane"] == "%1"
+        seen = {"pane": "%1", "text": "$ <ls>\n\u202ex", "at": "2026-01-01T00:00:00Z"}
+        await m.host.until_acknowledged(await m.host.say("screen", **seen))
+        part = await m.at.page(f"{m.path}/screen")
+        for shown in (part, await m.page()):
+            assert "$ &lt;ls&gt;" in shown
+            assert "\u202e" not in shown
+        assert "<html" not in part
+
+
+async def test_of_somebody_else_there_is_nothing(owner_desk: OpenOwnerDesk) -> None:
+    """Another owner's session, its terminal and its texts are not found, and stay as they are."""
+    async with mirrored(owner_desk) as m:
+        await m.send("mine")
+        (mine,) = await m.texts()
+        other = await sign_in(m.at.server, (await add_person(m.at.db)).owner)
+        async with other.client:
+            assert "No window shows a session" in (await other.get("/sessions")).text
+            for path in (m.path, f"{m.path}/screen", "/sessions/0", "/sessions/x"):
+                assert (await other.get(path)).status_code == 404, path
+            for form in ("sends", f"sends/{mine.id}/cancel", f"sends/{mine.id}/resolve"):
+                answer = await other.post(f"{m.path}/{form}", text="theirs", arrived="yes")
+                assert answer.status_code == 404, form
+        assert await m.texts() == [mine]
+
+
+async def test_the_pages_have_a_place_once_there_is_a_host(owner_desk: OpenOwnerDesk) -> None:
+    """Without a host nothing leads to the sessions; their page says how to begin."""
+    async with owner_desk() as at:
+        page = await at.page("/sessions")
+        assert '<a href="/sessions"' not in page.partition("</nav>")[0]
+        assert 'href="/settings#hosts"' in page
+        await new_host(at.db, at.owner)
+        assert '<a href="/sessions"' in (await at.page("/tasks")).partition("</nav>")[0]
