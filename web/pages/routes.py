@@ -3,7 +3,7 @@
 from quart import Blueprint
 from quart.typing import ResponseReturnValue
 
-from muster.chief.routing.listing import LookAtRoutes, look_at_route, look_at_routes
+from muster.chief.operations.routing.listing import LookAtRoutes, look_at_route, look_at_routes
 from web.pages.reading import find_id, read_id
 from web.pages.visits import Visit, show, signed_in
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from muster.chief.operations.routing.listing import RouteView, list_routes_of_message
 from muster.chief.operations.steps import AskedStep, FiledStep, RetriedStep, Step, Turn, steps_of
 from muster.drafts.operations import DraftView
 from muster.drafts.operations.cards import list_replies
@@ -108,13 +109,17 @@ async def look_at_messages(tx: Transaction, command: LookAtMessages) -> MessageP
 
 @attrs.frozen(kw_only=True)
 class MessageStory:
-    """A message and its steps, oldest first; `last_turn` is the newest one that it had."""
+    """A message and its steps, oldest first; `last_turn` is the newest one that it had.
+
+    `route` is its newest route to a session.
+    """
 
     message: Message
     plugin: str
     plugin_label: str
     steps: list[Step]
     last_turn: Turn | None
+    route: RouteView | None
     now: datetime
 
 
@@ -203,14 +208,23 @@ async def look_at_message(tx: Transaction, message_id: int) -> MessageStory:
         tx.all(LIST_CITING, FiledStep, message_id=message_id),
         tx.all(LIST_ASKED, AskedStep, message_id=message_id),
     )
-    replies = await list_replies(tx, [message_id])
+    replies, routes = await tx.together(
+        list_replies(tx, [message_id]), list_routes_of_message(tx, message_id)
+    )
     return MessageStory(
         message=message,
         plugin=plugin.name,
         plugin_label=plugin.label,
         steps=steps_of(
-            message, turns=turns, retries=retries, filed=filed, asked=asked, replies=replies
+            message,
+            turns=turns,
+            retries=retries,
+            filed=filed,
+            asked=asked,
+            replies=replies,
+            routes=routes,
         ),
         last_turn=turns[-1] if turns else None,
+        route=routes[-1] if routes else None,
         now=tx.now,
     )

@@ -6,11 +6,14 @@ from datetime import datetime
 
 import attrs
 
+from muster.chief.operations.routing.listing import RouteView
 from muster.drafts.operations import DraftView
 from muster.drafts.rules import State as DraftState
 from muster.failure import Failure
 from muster.messages.rules import Message
 from muster.messages.rules import State as MessageState
+from muster.routes.rules import By
+from muster.routes.rules import State as RouteState
 from muster.token_use import TokenUse
 
 
@@ -25,9 +28,13 @@ class StepKind(enum.Enum):
     TASK_FILED = "task_filed"
     ASKED = "asked"
     ASK_ENDED = "ask_ended"
+    ROUTED = "routed"
+    ROUTE_ANSWERED = "route_answered"
     DRAFTED = "drafted"
     APPROVED = "approved"
     COLLECTED = "collected"
+    ROUTE_ENDED = "route_ended"
+    HANDED_BACK = "handed_back"
     ENDED = "ended"  # a draft's end
 
 
@@ -35,8 +42,8 @@ class StepKind(enum.Enum):
 class Step:
     """One step: when, what, with what outcome (a state's name), and its subject in the audit log.
 
-    `number` is the id of the draft, the task or the ask, or a turn's attempt; `text` comes from an
-    agent, a plugin or the owner, so it is shown as what it is; `link` leads to more.
+    `number` is the id of the draft, the task, the ask or the route, or a turn's attempt; `text`
+    comes from an agent, a plugin or the owner, so it is shown as what it is; `link` leads to more.
     """
 
     at: datetime
@@ -107,6 +114,7 @@ def steps_of(
     filed: Sequence[FiledStep],
     asked: Sequence[AskedStep],
     replies: Sequence[DraftView],
+    routes: Sequence[RouteView],
 ) -> list[Step]:
     """All steps, oldest first; of those at one time the earlier kind comes first."""
     steps = [
@@ -115,6 +123,7 @@ def steps_of(
         *(step for ask in asked for step in _of_ask(ask)),
         *(_of_task(task) for task in filed),
         *(step for reply in replies for step in _of_reply(reply)),
+        *(step for route in routes for step in _of_route(route)),
     ]
     order = list(StepKind)
     return sorted(steps, key=lambda step: (step.at, order.index(step.kind)))
@@ -225,4 +234,41 @@ def _of_reply(reply: DraftView) -> Iterator[Step]:
             via=reply.decided_via if reply.state is DraftState.REJECTED else None,
             text=reply.detail,
             other=reply.superseded_by,
+        )
+
+
+_ROUTERS = {By.OWNER: "you", By.MUSTER: "muster"}
+
+
+def _of_route(route: RouteView) -> Iterator[Step]:
+    begun = Step(
+        at=route.created_at,
+        kind=StepKind.ROUTED,
+        state=RouteState.ROUTED.value,
+        subject=f"route:{route.id}",
+        number=route.id,
+        who=_ROUTERS.get(route.routed_by, route.agent),
+        text=f"{route.session} on {route.host}",
+    )
+    yield begun
+    if route.answered_at is not None:
+        answered = RouteState.ANSWERED.value
+        kind = StepKind.ROUTE_ANSWERED
+        yield attrs.evolve(begun, at=route.answered_at, kind=kind, state=answered, text=None)
+    if route.ended_at is not None:
+        yield attrs.evolve(
+            begun,
+            at=route.ended_at,
+            kind=StepKind.ROUTE_ENDED,
+            state=route.state.value,
+            text=route.why,
+        )
+    if route.handed_back_at is not None:
+        yield attrs.evolve(
+            begun,
+            at=route.handed_back_at,
+            kind=StepKind.HANDED_BACK,
+            state="",
+            who=None,
+            text=None,
         )

