@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import attrs
 import unicodedata2
 
+from muster.allowlists import Allowlist, is_agent_mail
 from muster.errors import Invalid, MusterError
 from muster.ids import kind_of
 from muster.names import check_name, check_namespace
@@ -35,7 +36,6 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 _DURATION = re.compile(r"([0-9]+)([smhd])")
 _DURATION_DIGITS_MAX = 9
 _SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_AGENT_MAIL = re.compile(r"[a-z0-9][a-z0-9-]{0,38}/[a-z][a-z0-9-]{1,31}")
 _KEYWORDS = re.compile(r"[a-z_]+ *=")
 _BIND = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
 
@@ -75,6 +75,8 @@ class Config:
     send_queue_idle_seconds: int
     session_routing: bool  # on only while plugins are: see `routing`
     pr_mail_senders: frozenset[str]  # see `routes_reviews`
+    route_relay_allow: Allowlist
+    mail_resume_allow: Allowlist
     mail_resume_off: bool
     cli_decisions: bool
 
@@ -124,6 +126,8 @@ class Config:
             ),
             session_routing=reader.take("MUSTER_SESSION_ROUTING", _switch, default=False),
             pr_mail_senders=reader.take("MUSTER_PR_MAIL_SENDERS", _agent_mail, frozenset[str]()),
+            route_relay_allow=reader.take("MUSTER_ROUTE_RELAY_ALLOW", Allowlist.parse, Allowlist()),
+            mail_resume_allow=reader.take("MUSTER_MAIL_RESUME_ALLOW", Allowlist.parse, Allowlist()),
             mail_resume_off=reader.take("MUSTER_MAIL_RESUME_OFF", _switch, default=False),
             cli_decisions=reader.take("MUSTER_CLI_DECISIONS", _switch, default=True),
         )
@@ -321,7 +325,7 @@ def _agent_mail(text: str) -> frozenset[str]:
     """Exact addresses of agent mail, `<owner>/<handle>`; never folded."""
     listed = frozenset(part.strip() for part in text.split(",") if part.strip())
     for part in sorted(listed):
-        if _AGENT_MAIL.fullmatch(part) is None:
+        if not is_agent_mail(part):
             raise ValueError(f"lists {part!r}, which is no <owner>/<handle>")
     if len(listed) > SENDERS_MAX:
         raise ValueError(f"may list at most {SENDERS_MAX} addresses")

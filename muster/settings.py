@@ -97,9 +97,19 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="1 lets the chief hand messages to mirrored sessions, while plugins are on",
     ),
     Setting(
+        name="MUSTER_ROUTE_RELAY_ALLOW",
+        default="none",
+        meaning="whose messages sessions answer unasked: <user id>:<plugin>:<address>, …",
+    ),
+    Setting(
         name="MUSTER_PR_MAIL_SENDERS",
         default="none",
         meaning="review gates whose agent mail goes to a pull request's author: <owner>/<handle>",
+    ),
+    Setting(
+        name="MUSTER_MAIL_RESUME_ALLOW",
+        default="none",
+        meaning="whose agent mail may have an ended session resumed: <user id>:<plugin>:<address>",
     ),
     Setting(
         name="MUSTER_MAIL_RESUME_OFF",

@@ -28,6 +28,7 @@ from muster.agents.gateway import Ended, Gateway, Turn, TurnEnd, unproven
 from muster.chief import operations, words
 from muster.chief.answers import LiveAnswer, Tell, tell_nobody
 from muster.chief.fence import FencedMessage, RetryNote, render
+from muster.chief.notes import with_notes
 from muster.chief.self_routing.author_block import render_author
 from muster.chief.turns import Heard
 from muster.errors import Unavailable
@@ -247,8 +248,8 @@ class Deliveries:
             turn=Turn(
                 turn_id=f"words:{turn.id}:{turn.attempt}",
                 conversation=f"conversation:{turn.conversation_id}",
-                title=words.DEFAULT_TITLE,
-                text=words.render_words(spoken),
+                title=spoken.title,
+                text=with_notes(words.render_words(spoken), spoken.notes),
                 deadline_seconds=self._settings.turn_deadline_seconds,
             ),
             settle=settle,
@@ -286,7 +287,7 @@ def fenced(handover: operations.Handover) -> str:
     if handover.author is not None:
         block = render_author(handover.author, nonce=secrets.token_hex(8))
         text = f"{text}\n\n{block}"
-    return text
+    return with_notes(text, handover.notes)
 
 
 def _retry_note(message: message_rules.Message) -> RetryNote | None:

@@ -1,9 +1,10 @@
 """Has the chief acted on a message? One predicate, for a retry and for the sweep of the unrouted.
 
 The chief acted on a message while a draft of a reply to it lives (pending, approved, sent or
-unconfirmed, by the clock) or once a gated task cites it (plugins: "A message the chief does not act
-on"). A draft that was rejected, superseded, expired or that failed ended without an answer, so the
-message is back where it was.
+unconfirmed, by the clock), while a route to a session does (routed, answered or relayed) or once a
+gated task cites it (plugins: "A message the chief does not act on"). A draft that was rejected,
+superseded, expired or that failed, and a route that timed out or failed, ended without an answer,
+so the message is back where it was.
 
 A message awaits a disposition while it is delivered, can be replied to, was not settled and the
 chief did not act on it. Migration 0005 settled by this predicate what awaited one before.
@@ -36,7 +37,14 @@ CITING_TASK: Final = """
         select from tasks t where t.owner_id = m.owner_id and t.message_id = m.id
     )
 """
-CHIEF_ACTED: Final = f"({LIVE_DRAFT} or {CITING_TASK})"
+LIVE_ROUTE: Final = """
+    exists (
+        select from session_routes r
+        where r.owner_id = m.owner_id and r.message_id = m.id
+          and r.state in ('routed', 'answered', 'relayed')
+    )
+"""
+CHIEF_ACTED: Final = f"({LIVE_DRAFT} or {CITING_TASK} or {LIVE_ROUTE})"
 DISPOSED: Final = f"(m.dispositioned_at is not null or {CHIEF_ACTED})"
 AWAITS: Final = f"(m.state = 'delivered' and not m.no_reply and not {DISPOSED})"
 
@@ -47,11 +55,13 @@ class Acted:
 
     drafted: bool
     gated: bool
+    routed: bool
     plugin_lives: bool
 
 
 FIND_ACTED = Query(f"""
-    select {LIVE_DRAFT} as drafted, {CITING_TASK} as gated, p.revoked_at is null as plugin_lives
+    select {LIVE_DRAFT} as drafted, {CITING_TASK} as gated, {LIVE_ROUTE} as routed,
+           p.revoked_at is null as plugin_lives
     from messages m
     join plugins p on p.owner_id = m.owner_id and p.id = m.plugin_id
     where m.owner_id = %(owner_id)s and m.id = %(message_id)s

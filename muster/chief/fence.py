@@ -65,10 +65,13 @@ class FencedMessage:
 
 def render(message: FencedMessage, *, nonce: str) -> str:
     """Lay out the turn for `message`; `nonce` is random letters and digits, new for each turn."""
+    return "\n".join([*_preface(message, nonce), *enclose(message, nonce=nonce)])
+
+
+def enclose(message: FencedMessage, *, nonce: str) -> list[str]:
+    """The message between its markers, whoever it is shown to."""
     opening, closing = f"<<<message {nonce}", f"message {nonce}>>>"
-    return "\n".join(
-        [*_preface(message, nonce), opening, *STANDING, *map(_quote, _content(message)), closing]
-    )
+    return [opening, *STANDING, *map(_quote, _content(message)), closing]
 
 
 def _preface(message: FencedMessage, nonce: str) -> Iterator[str]:

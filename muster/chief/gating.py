@@ -135,4 +135,6 @@ async def _require(tx: Transaction, agent: Agent, task: CreateTask) -> None:
     if task.message_id is None:
         return
     message = await messages.lock_message(tx, task.message_id)
-    messages.require_handed(message, agent, f"No message {task.message_id} was delivered to you.")
+    messages.require_handed(
+        message, agent.agent_id, f"No message {task.message_id} was delivered to you."
+    )

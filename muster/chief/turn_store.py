@@ -171,6 +171,18 @@ async def lock_next_words(tx: Transaction, agent_id: int) -> Turn | None:
     return await tx.find(LOCK_NEXT_WORDS, Turn, agent_id=agent_id)
 
 
+FIND_TITLE = Query("""
+    select title from conversations where owner_id = %(owner_id)s and id = %(conversation_id)s
+""")
+
+
+async def find_title(tx: Transaction, conversation_id: int) -> str:
+    """What the conversation is called."""
+    found = await tx.scalar(FIND_TITLE, conversation_id=conversation_id)
+    assert isinstance(found, str)
+    return found
+
+
 LOCK = Query(f"""
     select {COLUMNS} from turns t where t.owner_id = %(owner_id)s and t.id = %(id)s
     for no key update

@@ -9,6 +9,9 @@ the agent to be free; a message waits as a message, so its turn begins `deliveri
     delivering   -           delivered   unconfirmed  queued   unconfirmed
     delivered    -           unchanged   -            -        -
     unconfirmed  -           -           unchanged    -        -
+    noted        -           -           -            -        -
+
+A note of muster's stands in a conversation and is no turn (muster/chief/notes.py).
 
 `-` is Refused. Complete, Fail and PutBack count only with the epoch that Begin wrote. It is the
 machine of messages, with the same reasons (muster/messages/rules.py): at most once, so words whose
@@ -51,6 +54,7 @@ class State(enum.Enum):
     DELIVERING = "delivering"
     DELIVERED = "delivered"
     UNCONFIRMED = "unconfirmed"
+    NOTED = "noted"
 
 
 class By(enum.Enum):

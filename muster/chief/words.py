@@ -9,7 +9,7 @@ import attrs
 
 from muster.agents import operations as agents
 from muster.attention import operations as attention
-from muster.chief import turn_store
+from muster.chief import notes, turn_store
 from muster.chief.recovery import recover_left, recover_left_words
 from muster.chief.turns import WAITING_MAX, Begin, By, Heard, Turn, check, decide, said
 from muster.errors import NotFound, Refused
@@ -95,6 +95,8 @@ class Spoken:
     turn: Turn
     epoch: int
     question: str | None
+    title: str  # of the conversation
+    notes: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -129,7 +131,11 @@ async def begin_words(tx: Transaction, command: BeginWords) -> Spoken | None:
     question = None
     if begun.ask_id is not None:
         question = (await attention.get_ask(tx, begun.ask_id)).question
-    return Spoken(turn=begun, epoch=command.epoch, question=question)
+    title, told = await tx.together(
+        turn_store.find_title(tx, begun.conversation_id),
+        notes.read_notes(tx, begun.conversation_id, begun.id),
+    )
+    return Spoken(turn=begun, epoch=command.epoch, question=question, title=title, notes=told)
 
 
 async def settle_words(tx: Transaction, command: SettleWords) -> None:
@@ -143,6 +149,7 @@ async def settle_words(tx: Transaction, command: SettleWords) -> None:
     match command.ending:
         case PutBack():
             await turn_store.save(tx, outcome)
+            await notes.put_notes_back(tx, turn.id)
         case Complete(usage=usage) | Fail(usage=usage):
             failure = failure_of(command.ending)
             await turn_store.save(tx, outcome, command.heard, usage=usage, failure=failure)

@@ -108,6 +108,7 @@ class Draft:
     detail: str | None
     ended_at: datetime | None  # when it left pending and approved, by the clock and not by a sweep
     superseded_by: int | None
+    route_id: int | None = None  # of the session's answer that it is
 
 
 @attrs.frozen(kw_only=True)
@@ -123,11 +124,14 @@ class File:
 class Approve:
     """The owner lets it go. `sha256` is the hex digest of the text that was read, when given.
 
-    Leaves `plugin.draft.approved`.
+    Leaves `plugin.draft.approved`; with `auto` when muster lets it go by a rule of the owner's, and
+    with `auto_via`, which rule.
     """
 
     draft_id: int
     sha256: str | None = None
+    auto: bool = False
+    auto_via: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -253,7 +257,9 @@ def _move(
     match command:
         case Approve():
             row = attrs.evolve(changed, decided_at=now, decided_via=via, approved_at=now)
-            fact = _fact(draft, "approved", decided_via=via, sha256=draft.body_sha256.hex())
+            fact = _fact(
+                draft, "approved", decided_via=via, sha256=draft.body_sha256.hex(), **_auto(command)
+            )
             kind = HintKind.DRAFT_CLAIMABLE
             hints = (Hint(kind=kind, owner_id=draft.owner_id, id=draft.plugin_id),)
         case Reject():
@@ -306,6 +312,11 @@ def _stay(draft: Draft, command: Command, current: Standing) -> Outcome:
     )
 
 
+def _auto(command: Approve) -> dict[str, object]:
+    data: dict[str, object] = {"auto": True} if command.auto else {}
+    return data if command.auto_via is None else {**data, "via": command.auto_via}
+
+
 def _quotes(sha256: str | None, draft: Draft) -> bool:
     return sha256 is None or sha256.lower() == draft.body_sha256.hex()
 
@@ -320,7 +331,9 @@ def _fact(draft: Draft, action: str, **data: object) -> Fact:
 
 def filed(draft: Draft, *, superseded: int) -> Fact:
     """The audit fact of a filing: how many drafts it superseded (none or one)."""
-    return _fact(draft, "filed", superseded=superseded, sha256=draft.body_sha256.hex())
+    route = {} if draft.route_id is None else {"route": draft.route_id}
+    sha256 = draft.body_sha256.hex()
+    return _fact(draft, "filed", superseded=superseded, sha256=sha256, **route)
 
 
 def write_due(draft: Draft, now: datetime) -> Changed[Draft] | None:

@@ -22,7 +22,8 @@ from muster.pg.query import Query
 COLUMNS: Final = """
     d.id, d.owner_id, d.message_id, d.plugin_id, d.agent_id, d.body, d.body_sha256, d.state,
     d.created_at, d.expires_at, d.decided_at, d.decided_via, d.approved_at, d.claimed_at,
-    d.lease_expires_at, d.reported_at, d.external_ref, d.detail, d.ended_at, d.superseded_by
+    d.lease_expires_at, d.reported_at, d.external_ref, d.detail, d.ended_at, d.superseded_by,
+    d.route_id
 """
 
 # The lock of `messages.lock_message`, on the message that a draft answers: which one that is never
@@ -102,10 +103,10 @@ async def count_other_pending(tx: Transaction, agent_id: int, message_id: int) -
 INSERT = Query(f"""
     insert into drafts as d
         (owner_id, message_id, plugin_id, agent_id, body, body_sha256, state,
-         created_at, expires_at)
+         created_at, expires_at, route_id)
     values
         (%(owner_id)s, %(message_id)s, %(plugin_id)s, %(agent_id)s, %(body)s, %(body_sha256)s,
-         'pending', %(now)s, %(expires_at)s)
+         'pending', %(now)s, %(expires_at)s, %(route_id)s)
     returning {COLUMNS}
 """)
 
@@ -118,6 +119,7 @@ async def insert(
     agent_id: int,
     body: str,
     body_sha256: bytes,
+    route_id: int | None = None,
 ) -> Draft:
     """Store a pending draft, which expires seven days after this."""
     return await tx.one(
@@ -128,6 +130,7 @@ async def insert(
         agent_id=agent_id,
         body=body,
         body_sha256=body_sha256,
+        route_id=route_id,
         expires_at=tx.now + LIFE,
     )
 
@@ -247,6 +250,7 @@ class DraftView:
     detail: str | None
     ended_at: datetime | None
     superseded_by: int | None
+    route_id: int | None
 
 
 # The standing of rules.py once more, in SQL: a listing by state must see what is due.
@@ -255,7 +259,7 @@ VIEW_COLUMNS: Final = """
     m.subject, d.plugin_id, p.name as plugin, d.agent_id, d.body,
     encode(d.body_sha256, 'hex') as body_sha256, due.state, d.created_at, d.expires_at,
     d.decided_at, d.decided_via, d.approved_at, d.claimed_at, d.lease_expires_at,
-    d.reported_at, d.external_ref, d.detail, due.ended_at, d.superseded_by
+    d.reported_at, d.external_ref, d.detail, due.ended_at, d.superseded_by, d.route_id
 """
 VIEW_SOURCE: Final = """
     from drafts d

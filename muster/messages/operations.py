@@ -15,7 +15,7 @@ from muster.messages.rules import Message, Post, State, subject
 from muster.outcomes import Changed, Fact, Hint, HintKind
 from muster.pg.database import Transaction
 from muster.plugins.operations import lock_live_plugin
-from muster.principals import Agent, Plugin
+from muster.principals import Plugin
 from muster.token_use import TokenUse
 
 __all__ = [
@@ -126,12 +126,12 @@ async def lock_message(tx: Transaction, message_id: int) -> Message | None:
     return await store.lock(tx, message_id) if is_row_id(message_id) else None
 
 
-def require_handed(message: Message | None, agent: Agent, sentence: str) -> Message:
+def require_handed(message: Message | None, agent_id: int, sentence: str) -> Message:
     """The message, if it is or was handed to this agent; else NotFound, saying `sentence`.
 
     To an agent every other message is none: it learns of nothing that it was not handed.
     """
-    if message is None or not message.is_handed_to(agent.agent_id):
+    if message is None or not message.is_handed_to(agent_id):
         raise NotFound(sentence)
     return message
 

@@ -6,15 +6,16 @@ nobody knows what came of it). `delivered` is final; an unconfirmed message is n
 again on its own, but its owner may retry it: then it waits in the queue like any other, and counts
 its retries and its attempts on.
 
-    state        Begin       Complete    Fail         PutBack  Recover      Retry   Settle
-    queued       delivering  -           -            -        -            -       -
-    delivering   -           delivered   unconfirmed  queued   unconfirmed  -       (kept)
-    delivered    -           unchanged   -            -        -            -       (kept)
-    unconfirmed  -           -           unchanged    -        -            queued  -
+    state        Begin       Complete   Fail         PutBack  Recover      Retry   Settle  HandOver
+    queued       delivering  -          -            -        -            -       -       delivered
+    delivering   -           delivered  unconfirmed  queued   unconfirmed  -       (kept)  -
+    delivered    -           unchanged  -            -        -            -       (kept)  -
+    unconfirmed  -           -          unchanged    -        -            queued  -       -
 
 `-` is Refused. Complete, Fail and PutBack count only with the epoch that Begin wrote: the answer of
 an older connection is refused in every state. Settle moves nothing: it notes why a message that was
-handed over needs nothing more, and a second one keeps the first's reason. Whether a retry is wise
+handed over needs nothing more, and a second one keeps the first's reason. HandOver is a delivery
+without a turn: the message goes to a session, or is answered in code. Whether a retry is wise
 (nobody acted on the message, its plugin lives) is judged higher up, in the chief's room.
 
 What can race: two claims that both want to hand over the oldest message (the row lock and Begin's
@@ -179,11 +180,21 @@ class Settle:
     ask_id: int | None = None
 
 
-Command = Begin | Complete | Fail | PutBack | Recover | Retry | Settle
+@attrs.frozen(kw_only=True)
+class HandOver:
+    """Give it to the chief without a turn. Leaves `plugin.delivered` with `how` set to true."""
+
+    agent_id: int
+    epoch: int
+    how: str = "routed"
+
+
+Command = Begin | Complete | Fail | PutBack | Recover | Retry | Settle | HandOver
 Outcome = Changed[Message] | Unchanged[Message] | Refused
 
 MOVES: Final[Mapping[tuple[State, type[Command]], State]] = {
     (State.QUEUED, Begin): State.DELIVERING,
+    (State.QUEUED, HandOver): State.DELIVERED,
     (State.DELIVERING, Complete): State.DELIVERED,
     (State.DELIVERING, Fail): State.UNCONFIRMED,
     (State.DELIVERING, PutBack): State.QUEUED,
@@ -232,6 +243,10 @@ def decide(message: Message, command: Command, now: datetime) -> Outcome:
         )
     if target is None or (isinstance(command, Settle) and message.settle_reason is not None):
         return Unchanged(row=message)
+    return _move(message, target, now, command)
+
+
+def _move(message: Message, target: State, now: datetime, command: Command) -> Changed[Message]:
     match command:
         case Begin():
             return Changed(
@@ -256,8 +271,24 @@ def decide(message: Message, command: Command, now: datetime) -> Outcome:
             return _queue_again(message)
         case Settle():
             return _dispose(message, now, command)
+        case HandOver():
+            return _hand_over(message, now, command)
         case _:
             assert_never(command)
+
+
+def _hand_over(message: Message, now: datetime, command: HandOver) -> Changed[Message]:
+    row = attrs.evolve(
+        message,
+        state=State.DELIVERED,
+        agent_id=command.agent_id,
+        epoch=command.epoch,
+        delivering_at=now,
+        settled_at=now,
+    )
+    data = {"state": row.state.value, "agent_id": command.agent_id, command.how: True}
+    fact = Fact(action=SETTLED_ACTION, subject=subject(message.id), data=data)
+    return Changed(row=row, facts=(fact,))
 
 
 def _settle(

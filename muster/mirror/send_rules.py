@@ -31,6 +31,7 @@ PASTE_BYTES_MAX = 96 * 1024  # of what is pasted: a routed message stands behind
 QUEUED_MAX = 50  # of one session
 WHY_CHARACTERS_MAX = 500
 OFFERED_FOR: Final = timedelta(minutes=2)  # a host tells the outcome within PROOF_SECONDS of it
+WINDOW_GONE: Final = timedelta(minutes=2)  # a routed text waits so long for its session
 ARRIVED: Final = "It arrived"
 NOT_ARRIVED: Final = "It did not arrive"
 

@@ -16,6 +16,7 @@ from muster.agents.gateway import CANCEL_GRACE_SECONDS, Gateways
 from muster.chief.answers import Piece
 from muster.chief.deliveries import DeliverySettings
 from muster.chief.operations.receiving import Receive, SelfRouting
+from muster.chief.operations.routing.answering import RelaySettings
 from muster.config import Config
 from muster.drafts.actor import Waiters, claim
 from muster.drafts.operations import Claimed
@@ -103,12 +104,18 @@ class Node:
         self.publish([Hint(kind=HintKind.CLAIM_BEGUN, owner_id=owner_id, id=owner_id)])
         return await claim(self.db, self.waiters, principal, wait_seconds=wait_seconds, prove=prove)
 
+    @property
+    def relays(self) -> RelaySettings:
+        """Whose messages are answered by their sessions without asking their owner."""
+        return RelaySettings(allow=self.config.route_relay_allow, deny_words=self.config.deny_words)
+
     def receives(self, post: Post) -> Receive:
         """A posted message, with what this server may do with it by itself."""
         config = self.config
         settings = SelfRouting(
             routing=config.routing,
             pr_mail_senders=config.pr_mail_senders,
+            resume_allow=config.mail_resume_allow.allows,
             resume_off=config.mail_resume_off,
         )
         return Receive(post=post, settings=settings)
@@ -189,6 +196,7 @@ async def open_node(
         seen=node.seen,
         heartbeat=node.heartbeat,
         stepup_window_seconds=node.config.stepup_window_seconds,
+        relays=node.relays,
     )
     async with open_tree(spec, node.log) as tree:
         node.tree = tree
@@ -211,6 +219,7 @@ async def open_node(
             ),
         )
         rounds = {
+            HintKind.ROUTE_ENDED: tree.address("root/sweeps/routes"),
             HintKind.USER_CHANGED: tree.address("root/sweeps/sends"),
             HintKind.RESUME_WANTED: tree.address("root/sweeps/resumes"),
         }

@@ -18,8 +18,9 @@ PostgreSQL again by itself.
 from collections.abc import Sequence
 
 from actors import Actor, ChildSpec, Intensity, SupervisorSpec
+from muster.chief.operations.routing.answering import RelaySettings
 from muster.drafts.actor import Waiters
-from muster.node import ask_sweeps, mirror_sweeps, sweeps
+from muster.node import ask_sweeps, mirror_sweeps, route_sweeps, sweeps
 from muster.node.nodes import Heartbeat
 from muster.node.owners import OWNERS
 from muster.pg.database import Database
@@ -35,6 +36,7 @@ CLAIMABLE_SECONDS = 3.0
 LAST_SEEN_SECONDS = 60.0
 HEARTBEAT_SECONDS = 5.0
 SENDS_SECONDS = 10.0
+ROUTES_SECONDS = 30.0
 FORGET_SECONDS = 300.0
 
 
@@ -49,6 +51,7 @@ def tree_spec(
     seen: sweeps.Seen,
     heartbeat: Heartbeat,
     stepup_window_seconds: int,
+    relays: RelaySettings,
 ) -> SupervisorSpec:
     """Lay out the tree. `database` are the children that speak to PostgreSQL itself, in order."""
 
@@ -67,6 +70,7 @@ def tree_spec(
             _sweep("unrouted", lambda: ask_sweeps.ask_about_unrouted(db), UNROUTED_SECONDS),
             _sweep("claimable", lambda: sweeps.wake_for_claimable(db, waiters), CLAIMABLE_SECONDS),
             _sweep("sends", settle_sends, SENDS_SECONDS),
+            _sweep("routes", lambda: route_sweeps.sweep_routes(db, relays), ROUTES_SECONDS),
             _sweep("mirrored", lambda: mirror_sweeps.forget_mirrored(db), FORGET_SECONDS),
             resumes,
             _sweep("last-seen", lambda: sweeps.write_last_seen(db, seen), LAST_SEEN_SECONDS),

@@ -3,6 +3,8 @@
 import pytest
 
 from actors import ChildSpec, SupervisorSpec
+from muster.allowlists import Allowlist
+from muster.chief.operations.routing.answering import RelaySettings
 from muster.chief.tools import STANDING_INSTRUCTIONS, TOOLS
 from muster.drafts.actor import Waiters
 from muster.node.nodes import Heartbeat
@@ -55,11 +57,13 @@ async def test_a_look_at_what_waits_comes_every_30_seconds(db: SpiedDatabase) ->
         database=[],
         outbox=nothing,
         pusher=nothing,
+        resumes=nothing,
         db=db,
         waiters=Waiters(),
         seen=Seen(),
         heartbeat=Heartbeat(node_id="one", db=db),
         stepup_window_seconds=300,
+        relays=RelaySettings(allow=Allowlist(), deny_words=frozenset()),
     )
     (sweeps,) = [child for child in root.children if child.name == "sweeps"]
     assert isinstance(sweeps, SupervisorSpec)

@@ -7,8 +7,12 @@ from datetime import datetime, timedelta
 import attrs
 
 from muster.chief.operations.receiving import Receive, SelfRouting, receive
+from muster.credentials.operations import issue
+from muster.credentials.rules import Issue
+from muster.ids import CredentialKind
 from muster.messages.rules import Message, Post
 from muster.messages.rules import State as MessageState
+from muster.node.ask_sweeps import ask_about_unrouted
 from muster.pg.query import Query
 from muster.principals import Muster, Owner, Plugin
 from muster.routes.operations.authors import Did, ReportAuthor, report_author
@@ -42,6 +46,35 @@ class ResumeRow:
     started_at: datetime | None
     joined_id: int | None
     why: str | None
+
+
+ROUTES = Query("""
+    select id, message_id, routed_by, routed_via, state, created_at, deadline_at, why, handback
+    from session_routes where owner_id = %(owner_id)s order by id
+""")
+SENDS = Query("select state from sends where owner_id = %(owner_id)s order by id")
+
+
+@attrs.frozen(kw_only=True)
+class RouteRow:
+    """A route as it is stored."""
+
+    id: int
+    message_id: int
+    routed_by: str
+    routed_via: str
+    state: str
+    created_at: datetime
+    deadline_at: datetime
+    why: str | None
+    handback: str
+
+
+@attrs.frozen(kw_only=True)
+class SendState:
+    """Where a queued text stands."""
+
+    state: str
 
 
 def allow_gate(_user_id: int, plugin: str, sender: str) -> bool:
@@ -132,6 +165,26 @@ class MailDesk:
 
         await until(is_there)
         return (await self.resumes())[number]
+
+    async def routes(self) -> list[RouteRow]:
+        """The owner's routes, oldest first."""
+        async with self.db.transaction(self.owner) as tx:
+            return await tx.all(ROUTES, RouteRow)
+
+    async def sends(self) -> list[str]:
+        """The states of the owner's queued texts, oldest first."""
+        async with self.db.transaction(self.owner) as tx:
+            return [row.state for row in await tx.all(SENDS, SendState)]
+
+    async def sweep_unrouted(self) -> None:
+        """A round of the sweep that asks about what nobody acted on."""
+        await ask_about_unrouted(self.db)
+
+    async def new_token(self) -> str:
+        """A token of the plugin's."""
+        command = Issue(kind=CredentialKind.PLUGIN, holder_id=self.plugin.plugin_id)
+        issued = await self.db.run(self.owner, issue, command)
+        return issued.token.text
 
     async def told(self, prefix: str) -> list[str]:
         """The actions in the audit log that begin so, oldest first."""

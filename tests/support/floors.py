@@ -12,7 +12,7 @@ IMPURE = frozenset(
     {"os", "random", "secrets", "socket", "sqlite3", "subprocess", "tempfile", "threading", "time"}
 )
 RULES_MAY_USE = frozenset({"attrs", "unicodedata2"})
-PURE = ("errors", "failure", "ids", "names", "outcomes", "token_use")
+PURE = ("allowlists", "errors", "failure", "ids", "names", "outcomes", "token_use")
 RULES_MAY_USE_OF_OURS = frozenset({f"muster.{n}" for n in PURE})
 DEAD = {
     "asyncio": "trio",

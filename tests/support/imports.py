@@ -15,7 +15,13 @@ PACKAGES = ("actors", "muster", "web", "bench")
 
 GROUND = frozenset(
     {"muster", *(f"muster.{name}" for name in ("config", "errors", "failure", "ids", "names"))}
-    | {"muster.outcomes", "muster.principals", "muster.settings", "muster.token_use"}
+    | {
+        "muster.allowlists",
+        "muster.outcomes",
+        "muster.principals",
+        "muster.settings",
+        "muster.token_use",
+    }
 )
 # Lowest first; rooms of one line are neighbours and do not know each other.
 FLOORS: tuple[frozenset[str], ...] = (

@@ -12,7 +12,7 @@ from typing import assert_never
 import attrs
 
 from muster.agents import operations as agents
-from muster.chief import store, turn_store
+from muster.chief import notes, store, turn_store
 from muster.chief.recovery import recover_left
 from muster.chief.self_routing.targets import find_absent_author
 from muster.chief.turns import Heard, conversation_hint
@@ -46,7 +46,7 @@ class Handover:
     """A message that is `delivering` now, and what its turn needs; times are UTC.
 
     `words_wait`: there are words for the chief too. `author`: the message is a review, and no
-    window shows the session that authored its pull request.
+    window shows the session that authored its pull request. `notes` come before the message.
     """
 
     message: message_rules.Message
@@ -57,6 +57,7 @@ class Handover:
     plugin_label: str
     scope: str
     author: Author | None = None
+    notes: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -112,6 +113,10 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
     )
     await turn_store.begin_of_message(tx, turn)
     tx.hint(conversation_hint(tx.owner_id, conversation_id))
+    author, told = await tx.together(
+        find_absent_author(tx, begun, command.review_senders),
+        notes.read_notes(tx, conversation_id, turn.id),
+    )
     return Handover(
         message=begun,
         epoch=command.epoch,
@@ -120,7 +125,8 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
         words_wait=setting.words_wait,
         plugin_label=setting.label,
         scope=setting.scope,
-        author=await find_absent_author(tx, begun, command.review_senders),
+        author=author,
+        notes=told,
     )
 
 
@@ -139,6 +145,7 @@ async def settle_turn(tx: Transaction, command: Settle) -> None:
     settled = await messages.save(tx, outcome)
     match command.ending:
         case message_rules.PutBack():
+            await notes.put_notes_back(tx, command.turn_id)
             await turn_store.take_back(tx, command.turn_id)
         case message_rules.Complete(usage=usage) | message_rules.Fail(usage=usage):
             end = turn_store.EndedTurn(

@@ -33,7 +33,8 @@ async def retry_message(tx: Transaction, command: RetryMessage) -> Message:
     """As the owner: put an unconfirmed message back into the queue.
 
     Raises NotFound, and Refused with nothing changed: `message_state` unless it is unconfirmed,
-    `reply_exists` and `task_exists` when the chief acted on it, `plugin_revoked`, `no_chief`.
+    `reply_exists`, `task_exists` and `route_exists` when the chief acted on it, `plugin_revoked`,
+    `no_chief`.
     """
     chief, message, acted = await tx.together(
         agents.lock_chief(tx),
@@ -58,6 +59,9 @@ def _require(message_id: int, acted: dispositions.Acted, *, has_chief: bool) -> 
     if acted.gated:
         sentence = f"Your chief filed a task because of message {message_id} already."
         raise Refused(sentence, code="task_exists")
+    if acted.routed:
+        sentence = f"Message {message_id} was routed to a session already."
+        raise Refused(sentence, code="route_exists")
     if not acted.plugin_lives:
         sentence = f"The plugin of message {message_id} is revoked: nothing of it is handed over."
         raise Refused(sentence, code="plugin_revoked")

@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from muster.chief.routing.listing import RouteView, list_routes_of_session
+from muster.chief.operations.routing.listing import RouteView, list_routes_of_session
 from muster.mirror.operations.focus_history import FocusTitle, list_focus, newest_focus
 from muster.mirror.operations.hosts import list_hosts
 from muster.mirror.operations.queue import list_queue

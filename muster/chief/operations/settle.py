@@ -32,7 +32,7 @@ async def settle_message(tx: Transaction, command: SettleMessage) -> Message:
     check_reason(command.reason)
     message = messages.require_handed(
         await messages.lock_message(tx, command.message_id),
-        agent,
+        agent.agent_id,
         f"{command.message_id} is not a plugin message delivered to you.",
     )
     return await settle_locked(tx, message, Settle(reason=command.reason))

@@ -1,8 +1,19 @@
 """A queued message goes to a session by muster's own choice, without a turn of the chief's."""
 
-from muster.chief.self_routing.targets import Target
+from muster.chief.operations.routing.ending import SupersedeQueued, supersede_queued
+from muster.chief.operations.routing.making import (
+    HandOver,
+    RouteMessage,
+    hand_over_without_turn,
+    route_message,
+    show_without_turn,
+)
+from muster.chief.self_routing.targets import Target, deadline_of
 from muster.messages.rules import Message
+from muster.mirror.resuming import Cause
+from muster.mirror.rules import subject_of
 from muster.pg.database import Transaction
+from muster.routes.rules import By
 
 
 async def hand_to_session(tx: Transaction, message: Message, target: Target) -> int:
@@ -12,4 +23,27 @@ async def hand_to_session(tx: Transaction, message: Message, target: Target) -> 
     with `routed`), and stands in the chief's conversation with a line that names the route. Of a
     pull request's older rounds those whose paste is still queued are superseded.
     """
-    raise NotImplementedError
+    handed = await hand_over_without_turn(tx, HandOver(message_id=message.id))
+    assert handed is not None, "the caller saw a chief, and holds its row"
+    route = await route_message(
+        tx,
+        RouteMessage(
+            message_id=message.id,
+            subject=subject_of(target.claude_session),
+            by=By.MUSTER,
+            via=target.via,
+            deadline=deadline_of(target.cause),
+        ),
+    )
+    if target.cause is Cause.REVIEW:
+        older = SupersedeQueued(
+            mirrored_id=route.mirrored_id, routed_via=target.via, newer_id=route.id
+        )
+        await supersede_queued(tx, older)
+    told = (
+        f"muster routed this message by itself ({target.via}): route {route.id} to the session"
+        f" {subject_of(target.claude_session)}, whose answer becomes the reply. Nothing is left to"
+        " do unless it comes back to you."
+    )
+    await show_without_turn(tx, handed, told)
+    return route.id

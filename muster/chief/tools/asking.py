@@ -40,7 +40,7 @@ async def attention_ask(tx: Transaction, call: Call) -> Mapping[str, object]:
     if arguments.message_id is not None:
         message = await messages.find_message(tx, arguments.message_id)
         sentence = f"No message {arguments.message_id} was delivered to you."
-        messages.require_handed(message, agent, sentence)
+        messages.require_handed(message, agent.agent_id, sentence)
     if arguments.task_id is not None:
         await tasks.get_task(tx, arguments.task_id)
     asked = await attention.ask(

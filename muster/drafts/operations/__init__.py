@@ -58,6 +58,7 @@ __all__ = [
     "Due",
     "Expire",
     "File",
+    "FileFor",
     "Filed",
     "FindClaimable",
     "Lapse",
@@ -66,12 +67,15 @@ __all__ = [
     "Report",
     "State",
     "approve",
+    "check_reply",
     "claim_next",
     "due_expiries",
     "due_lapses",
     "expire",
     "file",
+    "file_for",
     "find_claimable",
+    "find_in_flight_to",
     "get_draft",
     "lapse",
     "list_drafts",
@@ -89,6 +93,20 @@ class Filed:
 
     draft: Draft
     superseded: int
+
+
+@attrs.frozen(kw_only=True)
+class FileFor:
+    """As muster: write a reply in the name of the agent that was handed the message.
+
+    Leaves `plugin.draft.filed`. One that is `decided` is approved next, in the same transaction, so
+    it does not count toward the 20 that await the owner.
+    """
+
+    reply: File
+    agent_id: int
+    route_id: int | None = None
+    decided: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -125,24 +143,29 @@ async def file(tx: Transaction, command: File) -> Filed:
     """
     agent = tx.principal
     assert isinstance(agent, Agent)
-    body = _clean(command)
-    sentence = f"No message {command.message_id} was delivered to you."
-    if not is_row_id(command.message_id):
+    return await file_for(tx, FileFor(reply=command, agent_id=agent.agent_id))
+
+
+async def file_for(tx: Transaction, command: FileFor) -> Filed:
+    """The same, for an agent that need not be the one who acts."""
+    message_id, body = command.reply.message_id, check_reply(command.reply)
+    sentence = f"No message {message_id} was delivered to you."
+    if not is_row_id(message_id):
         raise NotFound(sentence)
     locked, parties, replies, pending = await tx.together(
-        messages.lock_message(tx, command.message_id),
-        store.find_parties(tx, command.message_id),
-        store.lock_replies(tx, command.message_id),
-        store.count_other_pending(tx, agent.agent_id, command.message_id),
+        messages.lock_message(tx, message_id),
+        store.find_parties(tx, message_id),
+        store.lock_replies(tx, message_id),
+        store.count_other_pending(tx, command.agent_id, message_id),
     )
-    message = messages.require_handed(locked, agent, sentence)
+    message = messages.require_handed(locked, command.agent_id, sentence)
     if message.no_reply:
         raise Refused(f"Nobody may reply to message {message.id}.", code="no_reply")
     _require(parties)
     replies = await _with_dues_written(tx, replies)
     if (flying := find_in_flight(replies, tx.now)) is not None:
         raise refuse_second(flying)
-    if pending >= PENDING_PER_AGENT_MAX:
+    if pending >= PENDING_PER_AGENT_MAX and not command.decided:
         raise Refused(
             f"{pending} drafts of yours await the owner; that is all there may be.",
             code="too_many_pending",
@@ -154,9 +177,10 @@ async def file(tx: Transaction, command: File) -> Filed:
         tx,
         message_id=message.id,
         plugin_id=message.plugin_id,
-        agent_id=agent.agent_id,
+        agent_id=command.agent_id,
         body=body,
         body_sha256=digest(body),
+        route_id=command.route_id,
     )
     for reply in older:
         await store.note_replacement(tx, reply.id, draft.id)
@@ -164,7 +188,7 @@ async def file(tx: Transaction, command: File) -> Filed:
     return Filed(draft=draft, superseded=len(older))
 
 
-def _clean(command: File) -> str:
+def check_reply(command: File) -> str:
     """The text as it will be kept; raises Invalid for one that must not be."""
     check_body(command.body)
     body = fold(command.body)
@@ -250,6 +274,11 @@ async def report(tx: Transaction, command: Report) -> Draft:
             for changed in overtaken(replies, outcome.row, tx.now):
                 await store.save(tx, changed)
     return outcome.row
+
+
+async def find_in_flight_to(tx: Transaction, message_id: int) -> Draft | None:
+    """The reply to a message that is approved and on its way, if one is; the message is locked."""
+    return find_in_flight(await store.lock_replies(tx, message_id), tx.now)
 
 
 async def lapse(tx: Transaction, command: Lapse) -> Draft:

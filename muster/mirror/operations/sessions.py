@@ -149,6 +149,11 @@ async def list_sessions(tx: Transaction, command: ListSessions | None = None) ->
     return await tx.all(LIST_ENDED if command.ended else LIST_SHOWN, SessionView, limit=limit)
 
 
+async def online_sessions(tx: Transaction) -> list[SessionView]:
+    """The sessions that online windows show, by their names."""
+    return [one for one in await list_sessions(tx) if one.online]
+
+
 async def online_targets(tx: Transaction) -> list[SessionView]:
     """The sessions into which a text can be pasted: online, interactive, with a known state."""
     return [one for one in await list_sessions(tx) if one.can_take]

@@ -120,6 +120,21 @@ alter table turns drop constraint turns_ended_check;
 alter table turns add constraint turns_ended_check
     check ((ended_at is not null) = (state in ('delivered', 'unconfirmed', 'noted')));
 alter table turns add constraint turns_noted_check check (state <> 'noted' or said_by = 'muster');
+-- The turn with which the agent got the note.
+alter table turns add column read_in bigint constraint turns_read_check check (read_in is null or state = 'noted');
+create index turns_unread_idx on turns (conversation_id) where state = 'noted' and read_in is null;
+create index turns_read_idx on turns (read_in) where read_in is not null;
+grant update (read_in) on turns to muster_app;
+-- What ended does not change, but that a note is read.
+drop trigger turns_content_kept on turns;
+create trigger turns_content_kept before update on turns for each row
+    when ((new.id, new.owner_id, new.conversation_id, new.agent_id, new.message_id, new.words, new.said_by, new.ask_id, new.created_at)
+          is distinct from
+          (old.id, old.owner_id, old.conversation_id, old.agent_id, old.message_id, old.words, old.said_by, old.ask_id, old.created_at)
+          or old.ended_at is not null and old.state <> 'noted' and new is distinct from old
+          or old.state = 'noted' and (new.attempt, new.answer, new.left_out, new.usage, new.failure, new.error, new.ended_at)
+             is distinct from (old.attempt, old.answer, old.left_out, old.usage, old.failure, old.error, old.ended_at))
+    execute function turns_refuse_change();
 drop trigger turns_begin on turns;
 create trigger turns_begin after insert on turns for each row
     when (new.state <> case when new.message_id is null then 'queued' else 'delivering' end and new.state <> 'noted')

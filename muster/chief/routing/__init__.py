@@ -1,1 +1,0 @@
-"""Routing: a message goes to a session, and its answer comes back (plugins: "Routing a message …")."""
