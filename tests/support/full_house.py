@@ -23,6 +23,7 @@ from muster.messages.rules import Fail, Message, Post
 from muster.tasks import operations as tasks
 from muster.tasks.operations import Edit, Status
 from tests.support.builders import begin, make_draft, make_plugin, move_message, revoke
+from tests.support.full_host import MirroredHouse, mirrored_house
 from tests.support.owner_desk import OwnerDesk
 from tests.support.server import ScriptedAgent
 
@@ -43,6 +44,7 @@ class House:
     task_ids: tuple[int, ...]
     ask_ids: tuple[int, ...]
     conversation_ids: tuple[int, ...]
+    mirrored: MirroredHouse
 
     @property
     def paths(self) -> list[str]:
@@ -61,6 +63,7 @@ class House:
             *(f"/tasks/{number}" for number in self.task_ids),
             "/chief",
             *(f"/chief/{number}" for number in self.conversation_ids),
+            *self.mirrored.paths,
             "/audit",
             "/settings",
             *(f"/docs{page}" for page in ("", "/plugins", "/getting-started", "/errors", "/api")),
@@ -74,7 +77,10 @@ async def full_house(at: OwnerDesk) -> AsyncIterator[House]:
     task_ids = await _work(at)
     await _ways_in(at)
     _, token = await at.db.run(at.owner, add_agent_token, AddToken(name=at.chief.name))
-    async with ScriptedAgent(at.server.url, token) as agent:
+    async with (
+        mirrored_house(at) as mirrored,
+        ScriptedAgent(at.server.url, token) as agent,
+    ):
         await agent.next_frame("welcome")
         conversation = await _talk(at, agent)
         mine = await _post(at, "One more thing: is the room free?")
@@ -92,6 +98,7 @@ async def full_house(at: OwnerDesk) -> AsyncIterator[House]:
             task_ids=task_ids,
             ask_ids=ask_ids,
             conversation_ids=(conversation,),
+            mirrored=mirrored,
         )
 
 

@@ -29,7 +29,10 @@ MORE = (
     *("/attention?tab=drafts", "/attention?tab=archived", "/tasks?status=all"),
     *("/messages?state=delivered", "/docs/plugins"),
 )
-MISSING = ("/nowhere", "/docs/1", "/setup")
+MISSING = (
+    *("/nowhere", "/docs/1", "/setup"),
+    *("/sessions/1", "/sessions/1/screen", "/routes/1"),  # a newcomer mirrors nothing yet
+)
 
 
 @attrs.frozen(kw_only=True)
