@@ -21,7 +21,9 @@ from web.auth import prove_host
 from web.sockets import CloseCode, Socket, SocketClosed, keep_heartbeat
 
 HELLO_SECONDS = 10.0
-HEARTBEAT_SECONDS = 15.0
+# Half as often as an agent's: 2,000 hosts that are still would take 7% of a core. A host that is
+# silently lost is noticed as soon, SILENCE_SECONDS after it was last heard.
+HEARTBEAT_SECONDS = 30.0
 SILENCE_SECONDS = 45.0
 
 _FAREWELLS = {

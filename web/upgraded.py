@@ -16,6 +16,7 @@ Hypercorn 0.18 (tests/web pins each of these):
 The handler has a task of its own: one reads, the other may send at any time.
 """
 
+import functools
 from typing import Any, cast
 
 import trio
@@ -101,6 +102,7 @@ async def _feed(stream: WSStream, data: bytes) -> None:
         await stream.handle(Data(stream_id=STREAM_ID, data=data[at : at + PORTION_BYTES]))
 
 
+@functools.lru_cache
 def _config(message_bytes_max: int) -> Config:
     config = Config()
     config.accesslog = None
