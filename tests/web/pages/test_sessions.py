@@ -4,14 +4,17 @@ import re
 from datetime import timedelta
 
 import pytest
-import trio
 
 from tests.support.builders import read_audit
+from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.mirror_host import ScriptedHost, new_host, new_session
 from tests.support.mirrored_desk import WINDOW_SECONDS, mirrored
-from tests.support.owner_desk import OpenOwnerDesk, OwnerDesk, text_of
-from tests.support.person import add_person
+from tests.support.owner_desk import OpenOwnerDesk, text_of
+from tests.support.person import PASSWORD, add_person
+from tests.support.send_desk import open_send_desk
+from tests.support.server import running_server
 from tests.support.visitor import sign_in
+from tests.support.waiting import until
 
 
 async def test_sessions_stand_with_what_they_do(owner_desk: OpenOwnerDesk) -> None:
@@ -49,16 +52,15 @@ async def test_a_host_that_went_away_is_offline_at_once(owner_desk: OpenOwnerDes
         async with ScriptedHost(at.server.url, token) as host:
             await host.hello()
             await host.show(new_session())
-        with trio.fail_after(5):
-            while "box is offline" not in text_of(await at.page(await _first(at))):
-                await trio.lowlevel.checkpoint()
-        assert ">offline<" in await at.page("/sessions")
 
+        async def is_offline() -> bool:
+            return "box is offline" in await at.page("/sessions")
 
-async def _first(at: OwnerDesk) -> str:
-    """The path of the one session."""
-    (found,) = re.findall(r'href="(/sessions/\d+)"', await at.page("/sessions"))
-    return str(found)
+        await until(is_offline)
+        page = await at.page("/sessions")
+        assert ">offline<" in page
+        (path,) = re.findall(r'href="(/sessions/\d+)"', page)
+        assert "Nothing can be seen: box is offline." in await at.page(path)
 
 
 @pytest.mark.rule(315)
@@ -114,6 +116,28 @@ async def test_a_stale_sign_in_is_confirmed_in_place(owner_desk: OpenOwnerDesk) 
         (only,) = await m.texts()
         assert (only.text, only.state.value) == ("in time", "refused")
         assert "Never pasted: the sign-in that queued it is too old" in text_of(await m.page())
+
+
+async def test_the_proof_in_the_form_is_the_texts_own(db: SpiedDatabase, cluster: Cluster) -> None:
+    """A password beside the text queues it with the time of that proof, so that it is pasted."""
+    person = await add_person(db)
+    desk = await open_send_desk(db, person.owner)
+    async with running_server(db, cluster.app_url) as server:
+        visiting = await sign_in(server, person.owner)
+        async with visiting.client:
+            db.clock_offset += timedelta(seconds=WINDOW_SECONDS + 1)
+            path = f"/sessions/{desk.mirrored_id}"
+            assert 'id="send-confirm"' in (await visiting.get(path)).text
+            wrong = await visiting.post(f"{path}/sends", text="go on", confirm_password="no")
+            assert (wrong.status_code, await desk.listed()) == (401, [])
+            assert "go on" in wrong.text
+            right = await visiting.post(f"{path}/sends", text="go on", confirm_password=PASSWORD)
+            assert right.status_code == 303
+        (queued,) = await desk.listed()
+        send = await desk.get(queued.id)
+        assert queued.state.value == "queued"
+        assert send.signed_in_at is not None
+        assert send.signed_in_at > await desk.ago(minutes=1)
 
 
 async def test_an_unconfirmed_text_is_resolved(owner_desk: OpenOwnerDesk) -> None:
