@@ -49,6 +49,12 @@ class Allowlist:
             raise ValueError(f"may list at most {ENTRIES_MAX} senders")
         return cls(frozenset(map(_entry, listed)))
 
+    def __str__(self) -> str:
+        """The entries as a setting holds them."""
+        return (
+            ",".join(sorted(f"{user}:{plugin}:{of}" for user, plugin, of in self.entries)) or "none"
+        )
+
     def allows(self, user_id: int, plugin: str, sender: str | None) -> bool:
         """Whether mail of this sender, brought by this plugin of this user, is on the list."""
         return any((user_id, plugin, pattern) in self.entries for pattern in _patterns(sender))

@@ -149,6 +149,13 @@ SETTINGS: tuple[Setting, ...] = (
         client=True,
     ),
     Setting(
+        name="MUSTER_API_TOKEN",
+        default="none",
+        meaning="your personal token, for muster route reply",
+        secret=True,
+        client=True,
+    ),
+    Setting(
         name="MUSTER_MIRROR_TOKEN",
         default="none",
         meaning="the token of a machine, for its muster mirror",

@@ -16,6 +16,7 @@ from web.agent_socket import agent_socket
 from web.api.plugin_threads import PLUGIN_THREADS_API
 from web.api.plugins import PLUGINS_API
 from web.api.pr_sessions import PR_SESSIONS_API
+from web.api.session_routes import SESSION_ROUTES_API
 from web.api.tasks import TASKS_API
 from web.asgi import ASGIApp, Receive, Scope, Send
 from web.auth import bearer_tokens
@@ -29,6 +30,7 @@ from web.openapi import document, openapi_routes
 from web.pages.app import make_pages
 from web.pages.static_files import STATIC
 from web.plugin_api import PLUGIN_API
+from web.plugin_stamps import PLUGIN_STAMPS
 from web.plugin_tasks import PLUGIN_TASKS
 from web.routes import Routes, router
 
@@ -62,7 +64,8 @@ def cap_for(_method: str, path: str) -> int:
 def routes_of(node: Node) -> Routes:
     """The doors that answer one request with one answer."""
     plugins = PLUGIN_API + PLUGIN_TASKS + PLUGINS_API if node.config.plugins else ()
-    threads = PLUGIN_THREADS_API if node.config.routing else ()
+    routed = PLUGIN_THREADS_API + SESSION_ROUTES_API + PLUGIN_STAMPS
+    threads = routed if node.config.routing else ()
     authors = PR_SESSIONS_API if node.config.routes_reviews else ()
     told = HEALTH + TASKS_API + plugins + threads + authors
     return told + STATIC + openapi_routes(told)

@@ -107,5 +107,11 @@ def _values(config: "Config") -> dict[str, str]:
         "MUSTER_DRAIN": duration(config.drain_seconds),
         "MUSTER_STEPUP_WINDOW": duration(config.stepup_window_seconds),
         "MUSTER_HOOK_OWNER": config.hook_owner or "none",
+        "MUSTER_SEND_QUEUE_IDLE": duration(config.send_queue_idle_seconds),
+        "MUSTER_SESSION_ROUTING": str(int(config.session_routing)),
+        "MUSTER_ROUTE_RELAY_ALLOW": str(config.route_relay_allow),
+        "MUSTER_PR_MAIL_SENDERS": ",".join(sorted(config.pr_mail_senders)) or "none",
+        "MUSTER_MAIL_RESUME_ALLOW": str(config.mail_resume_allow),
+        "MUSTER_MAIL_RESUME_OFF": str(int(config.mail_resume_off)),
         "MUSTER_CLI_DECISIONS": str(int(config.cli_decisions)),
     }

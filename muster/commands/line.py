@@ -34,6 +34,7 @@ _COMMANDS: dict[str, _Listed] = {
     "tasks": _Listed("muster.commands.tasks:tasks", "Look at what is to be done."),
     "asks": _Listed("muster.commands.asks:asks", "Read and answer what is asked of you."),
     "chief": _Listed("muster.commands.chief:chief", "See what your chief is at; write to it."),
+    "route": _Listed("muster.commands.route:route", "Answer, and look at, what sessions got."),
     "audit": _Listed("muster.commands.audit:audit", "Read who did what, newest first."),
     "mirror": _Listed("muster.commands.mirror:mirror", "Mirror this machine's tmux windows."),
     "mail": _Listed("muster.commands.mail:mail", "Run the mail plugin, or check it."),

@@ -6,16 +6,34 @@ from pathlib import Path
 
 from muster.commands.exits import as_sentence
 from muster.commands.tokens import TOKEN_CHARACTERS_MAX, bad_setting, read_secret, split_url
-from muster.errors import MusterError, NotFound, Refused, Unauthorized, Unavailable
+from muster.errors import Invalid, MusterError, NotFound, Refused, Unauthorized, Unavailable
 
 TIMEOUT_SECONDS = 30.0
 ANSWER_BYTES_MAX = 64 * 1024
 _KINDS: Mapping[int, type[MusterError]] = {
+    400: Invalid,
     401: Unauthorized,
     403: Refused,
     404: NotFound,
     409: Refused,
 }
+
+
+def find_api_token(token_file: Path | None, environ: Mapping[str, str]) -> str:
+    """The token of the file, else MUSTER_API_TOKEN, else MUSTER_HOOK_TOKEN, or the files of these.
+
+    Raises Invalid, which never quotes it.
+    """
+    if token_file is not None:
+        return read_api_token(token_file)
+    for name in ("MUSTER_API_TOKEN", "MUSTER_HOOK_TOKEN"):
+        found = read_secret(name, environ)
+        if found is not None:
+            return found.strip()
+    raise bad_setting(
+        "there is no token: give --token-file, or set MUSTER_API_TOKEN or MUSTER_HOOK_TOKEN",
+        "token-file",
+    )
 
 
 def read_api_token(token_file: Path) -> str:
@@ -27,8 +45,10 @@ def read_api_token(token_file: Path) -> str:
     return token
 
 
-def post(url: str, path: str, *, token: str) -> Mapping[str, object]:
-    """Post nothing to `path` of the server at `url`; the JSON object that it answers.
+def post(
+    url: str, path: str, *, token: str, body: Mapping[str, object] | None = None
+) -> Mapping[str, object]:
+    """Post `body`, or nothing, to `path` of the server at `url`; the JSON object of its answer.
 
     Raises what the server says as the error that a command on the database would raise, and
     Unavailable when there is no answer, after 30 s at the latest. Nothing is sent twice.
@@ -42,17 +62,17 @@ def post(url: str, path: str, *, token: str) -> Mapping[str, object]:
     try:
         with (
             httpx2.Client(timeout=TIMEOUT_SECONDS, trust_env=False) as client,
-            client.stream("POST", url.rstrip("/") + path, headers=headers) as answer,
+            client.stream("POST", url.rstrip("/") + path, headers=headers, json=body) as answer,
         ):
-            body = b""
+            said = b""
             for part in answer.iter_bytes():
-                body += part
-                if len(body) > ANSWER_BYTES_MAX:
+                said += part
+                if len(said) > ANSWER_BYTES_MAX:
                     raise Unavailable(f"{url} answers at too great a length; is it muster?")
     except httpx2.HTTPError as error:
         why = why_unconnected(error) or type(error).__name__
         raise Unavailable(as_sentence(f"no answer from {url}: {why}")) from error
-    told = _read(body)
+    told = _read(said)
     if told is None:
         raise Unavailable(f"{url} answered {answer.status_code} and no JSON; is it muster?")
     if not answer.is_success:

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 POOL_SIZE = 10
 GRACE_SECONDS = 3.0
 DOORS_CLOSED = "The doors for plugins are closed; MUSTER_PLUGINS=1 opens them."
+HOOK_IS_UNSET = (
+    "Routing is on and MUSTER_HOOK_TOKEN is not set: a session's answer by command line needs a"
+    " personal token."
+)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -224,6 +228,8 @@ async def _until_stopped(node: "Node", stop: _Stop, shutdown: "trio.Event") -> N
     )
     if not node.config.plugins:
         node.log.report("root/web", Event.NOTE, reason=DOORS_CLOSED)
+    if node.config.routing and node.config.hook_token is None:
+        node.log.report("root/web", Event.NOTE, reason=HOOK_IS_UNSET)
     async with trio.open_nursery() as inviting:
         inviting.start_soon(_invite, node)
         inviting.start_soon(_check_hook_owner, node)

@@ -23,7 +23,7 @@ BATCH = 200
 
 async def sweep_routes(db: Database, settings: RelaySettings) -> str | None:
     """One round. The note for the log when an answer could not be relayed, and is kept."""
-    async with db.transaction(System(), look=True) as tx:
+    async with db.transaction(System()) as tx:
         overdue = await due.find_overdue(tx, BATCH)
         unpasted = await due.find_unpasted(tx, BATCH)
         unrelayed = await due.find_unrelayed(tx, BATCH)

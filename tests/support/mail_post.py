@@ -10,7 +10,7 @@ from muster.clients.mail.maildir import make_outbox
 from muster.clients.mail.program import run_mail
 from muster.clients.mail.reading import Reading
 from muster.clients.mail.settings import FromMaildir, ToMaildir
-from muster.messages import rules
+from muster.messages import posts, rules
 from tests.support.scripted_server import MESSAGES, TOKEN, scripted_server
 
 
@@ -48,4 +48,4 @@ def check_stored(stored: dict[str, Any]) -> None:
     """Check one posted message as the server does."""
     received_at = stored.get("received_at")
     fields = {**stored, "received_at": received_at and datetime.fromisoformat(received_at)}
-    rules.check(rules.Post(**fields))
+    posts.check(rules.Post(**fields))

@@ -59,7 +59,14 @@ _RETRY = About(
             status=409,
             when="It is not unconfirmed, the chief acted on it already, its plugin is revoked, or"
             " there is no chief. Nothing was changed.",
-            codes=("message_state", "reply_exists", "task_exists", "plugin_revoked", "no_chief"),
+            codes=(
+                "message_state",
+                "reply_exists",
+                "task_exists",
+                "route_exists",
+                "plugin_revoked",
+                "no_chief",
+            ),
         ),
     ),
 )

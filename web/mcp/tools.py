@@ -73,7 +73,8 @@ async def call_tool(
 
 
 async def _offered(node: Node, tx: Transaction, agent: Agent) -> tuple[chief_tools.Tool, ...]:
-    return await chief_tools.offered(tx, agent, plugins=node.config.plugins)
+    config = node.config
+    return await chief_tools.offered(tx, agent, plugins=config.plugins, routing=config.routing)
 
 
 async def _reserve(tx: Transaction, wanted: _Wanted) -> None:

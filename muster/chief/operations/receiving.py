@@ -14,7 +14,7 @@ nothing is done with it.
 import attrs
 
 from muster.agents import operations as agents
-from muster.chief.self_routing.handing import hand_to_session
+from muster.chief.self_routing.handing import NotRoutable, hand_to_session
 from muster.chief.self_routing.settings import SelfRouting
 from muster.chief.self_routing.targets import Target, find_targets
 from muster.messages import operations as messages
@@ -26,7 +26,7 @@ from muster.pg.database import Transaction
 from muster.principals import Muster, Plugin
 from muster.routes.threads import AGENT_MAIL
 
-__all__ = ["Receive", "SelfRouting", "receive"]
+__all__ = ["NotRoutable", "Receive", "SelfRouting", "receive"]
 
 
 @attrs.frozen(kw_only=True)
@@ -40,7 +40,9 @@ class Receive:
 async def receive(tx: Transaction, command: Receive) -> Posted:
     """As a plugin: store a message, once for its external id, and route it if it is a session's.
 
-    The answer is the same whatever muster does with it. Raises as `messages.operations.post`.
+    The answer is the same whatever muster does with it. Raises as `messages.operations.post`, and
+    NotRoutable, rarely, when the session is lost at the last moment: then it may be stored without
+    a route.
     """
     plugin = tx.principal
     assert isinstance(plugin, Plugin)
@@ -58,6 +60,8 @@ async def receive(tx: Transaction, command: Receive) -> Posted:
 async def _route(
     tx: Transaction, message: Message, plugin: Plugin, settings: SelfRouting, *, has_chief: bool
 ) -> None:
+    if settings.answer_request is not None and await settings.answer_request(tx, message):
+        return
     targets = await find_targets(tx, message, settings)
     for target in targets:
         if has_chief and target.can_take:

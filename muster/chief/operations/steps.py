@@ -209,7 +209,8 @@ def _of_reply(reply: DraftView) -> Iterator[Step]:
         subject=f"draft:{reply.id}",
         number=reply.id,
     )
-    yield drafted
+    source = None if reply.route_id is None else f"route {reply.route_id}"
+    yield attrs.evolve(drafted, via=source)
     if reply.approved_at is not None:
         yield attrs.evolve(
             drafted,

@@ -9,6 +9,7 @@ from muster.chief.operations.routing.making import (
     show_without_turn,
 )
 from muster.chief.self_routing.targets import Target, deadline_of
+from muster.errors import Refused
 from muster.messages.rules import Message
 from muster.mirror.resuming import Cause
 from muster.mirror.rules import subject_of
@@ -16,13 +17,30 @@ from muster.pg.database import Transaction
 from muster.routes.rules import By
 
 
+class NotRoutable(Exception):  # noqa: N818 - no fault: what was seen a moment ago is not so now
+    """The session could take a message when it was looked at, and can't now: nothing may be kept.
+
+    Whoever runs the transaction does it again without the route, or later.
+    """
+
+
 async def hand_to_session(tx: Transaction, message: Message, target: Target) -> int:
     """Make the route; its id. The caller holds the chief's row and saw that the session can take.
 
     The message is handed to the chief without a turn in the same transaction (`plugin.delivered`
     with `routed`), and stands in the chief's conversation with a line that names the route. Of a
-    pull request's older rounds those whose paste is still queued are superseded.
+    pull request's older rounds those whose paste is still queued are superseded. A window whose
+    queue is full leaves a route that failed, and the message comes back to the chief.
+
+    Raises NotRoutable when the session can take none any more.
     """
+    try:
+        return await _hand(tx, message, target)
+    except Refused as refusal:
+        raise NotRoutable(refusal.sentence) from refusal
+
+
+async def _hand(tx: Transaction, message: Message, target: Target) -> int:
     handed = await hand_over_without_turn(tx, HandOver(message_id=message.id))
     assert handed is not None, "the caller saw a chief, and holds its row"
     route = await route_message(

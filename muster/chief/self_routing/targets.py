@@ -15,10 +15,11 @@ from muster.mirror.operations.sessions import SessionView, find_session
 from muster.mirror.resuming import Cause
 from muster.pg.database import Transaction
 from muster.plugins.operations import name_plugins
-from muster.routes.authors import REVIEW_DEADLINE, Author, via_review
+from muster.routes.authors import Author, via_review
 from muster.routes.operations.authors import find_author
 from muster.routes.operations.threads import find_thread
 from muster.routes.reviews import Review, read_review
+from muster.routes.rules import LONG_DEADLINE
 from muster.routes.threads import AGENT_MAIL, via_thread
 
 
@@ -43,7 +44,7 @@ class Target:
 
 def deadline_of(cause: Cause) -> timedelta | None:
     """How long a route waits for its answer; None for what every route has."""
-    return REVIEW_DEADLINE if cause is Cause.REVIEW else None
+    return LONG_DEADLINE if cause is Cause.REVIEW else None
 
 
 async def find_targets(tx: Transaction, message: Message, settings: SelfRouting) -> list[Target]:

@@ -12,6 +12,7 @@ from muster.chief import operations
 from muster.chief.tools.asking import ATTENTION_ASK, ATTENTION_CANCEL
 from muster.chief.tools.drafting import REPLY_DRAFT, ReplyDraft, reply_draft
 from muster.chief.tools.gated_tasks import TASK_CREATE_GATED
+from muster.chief.tools.routing import ROUTE_TO_SESSION
 from muster.chief.tools.settling import PLUGIN_MESSAGE_SETTLE
 from muster.chief.tools.tool import Call, Tool
 from muster.pg.database import Transaction
@@ -31,7 +32,8 @@ __all__ = [
 
 CHIEFS_OWN = (REPLY_DRAFT, TASK_CREATE_GATED, PLUGIN_MESSAGE_SETTLE)
 FOR_ALL = (ATTENTION_ASK, ATTENTION_CANCEL)
-TOOLS = (*CHIEFS_OWN, *FOR_ALL)
+ROUTING = (ROUTE_TO_SESSION,)
+TOOLS = (*CHIEFS_OWN, *ROUTING, *FOR_ALL)
 
 
 def find_tool(name: str) -> Tool | None:
@@ -39,9 +41,13 @@ def find_tool(name: str) -> Tool | None:
     return next((tool for tool in TOOLS if tool.name == name), None)
 
 
-async def offered(tx: Transaction, agent: Agent, *, plugins: bool) -> tuple[Tool, ...]:
-    """The tools that `agent` may call now; `plugins` says whether plugins are on."""
-    return TOOLS if plugins and await operations.is_chief(tx, agent) else FOR_ALL
+async def offered(
+    tx: Transaction, agent: Agent, *, plugins: bool, routing: bool
+) -> tuple[Tool, ...]:
+    """The tools that `agent` may call now; plugins and routing are on or off for the server."""
+    if not plugins or not await operations.is_chief(tx, agent):
+        return FOR_ALL
+    return TOOLS if routing else (*CHIEFS_OWN, *FOR_ALL)
 
 
 STANDING_INSTRUCTIONS = """\

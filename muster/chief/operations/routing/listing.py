@@ -16,6 +16,7 @@ from muster.routes.rules import By, HandBack, State
 
 PAGE_ROWS: Final = 20
 OPEN_SHOWN_MAX: Final = 200
+LISTED_MAX: Final = 1000
 NO_ID_ABOVE: Final = 2**63 - 1
 
 
@@ -149,6 +150,33 @@ async def list_routes_of_message(tx: Transaction, message_id: int) -> Sequence[R
 async def list_routes_of_session(tx: Transaction, mirrored_id: int) -> Sequence[RouteView]:
     """The newest routes to one of the owner's sessions, newest first."""
     return await tx.all(LIST_OF_SESSION, RouteView, mirrored_id=mirrored_id)
+
+
+@attrs.frozen(kw_only=True)
+class ListRoutes:
+    """How many to list; at most LISTED_MAX."""
+
+    limit: int = 50
+
+
+@attrs.frozen(kw_only=True)
+class Routes:
+    """Routes, newest first, and the time of the look."""
+
+    routes: Sequence[RouteView]
+    now: datetime
+
+
+LIST_NEWEST = Query(f"""
+    {_VIEWS} order by r.id desc limit %(limit)s
+""")
+
+
+async def list_routes(tx: Transaction, command: ListRoutes) -> Routes:
+    """The owner's routes, newest first."""
+    limit = max(0, min(command.limit, LISTED_MAX))
+    found = await tx.all(LIST_NEWEST, RouteView, limit=limit)
+    return Routes(routes=found, now=tx.now)
 
 
 async def look_at_route(tx: Transaction, route_id: int) -> RouteView:
