@@ -8,6 +8,12 @@ which it appends what it is about to do and what it was answered, synced before 
 (ledger.py). Nemeses end, stop and disturb all of them (nemeses.py). At the end, when everything is
 calm, the ledgers are held against the rows (verdict.py).
 
+Two more storms are over `muster mail` (mail.py) and over mirror hosts that die with texts in hand
+(hosts.py):
+
+    python -m bench chaos --mail --minutes 60
+    python -m bench chaos --hosts --minutes 5
+
 No limit of muster's is lifted: a plugin posts at most 60 messages an hour, so many messages need
 many plugins and owners.
 """

@@ -15,6 +15,7 @@ from bench.arithmetic import Target
 from bench.chaos.against import run_against_queue
 from bench.chaos.children import ChaosError
 from bench.chaos.forms import choose_form
+from bench.chaos.hosts import run_host_storm
 from bench.chaos.mail import run_mail_storm
 from bench.chaos.nemeses import Kind
 from bench.chaos.storm import Outcome, run_storm
@@ -33,6 +34,7 @@ UNKNOWN = ("unknown", "unknown")
 LISTED = (*FAULTS, UNKNOWN)
 SHORT_KILLS, SHORT_MESSAGES = 10, 400
 MAIL_MINUTES = 60.0
+HOST_MINUTES = 5.0
 MINUTES_MAX = 24 * 60.0
 COUNT_MAX = 1_000_000
 FAULTS_MAX = 50  # sentences of a kind that people are shown; --json has all
@@ -53,6 +55,9 @@ def main(arguments: Sequence[str]) -> int:
         if options.mail:
             minutes = options.minutes or MAIL_MINUTES
             return await run_mail_storm(minutes=minutes, seed=seed, say=_say)
+        if options.hosts:
+            minutes = options.minutes or HOST_MINUTES
+            return await run_host_storm(minutes=minutes, seed=seed, say=_say)
         form = choose_form(
             kills=options.kills or SHORT_KILLS,
             messages=options.messages or SHORT_MESSAGES,
@@ -100,10 +105,16 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help=f"over `muster mail` with dovecot and SMTP, for --minutes [{MAIL_MINUTES:g}]",
     )
+    kind.add_argument(
+        "--hosts",
+        action="store_true",
+        help=f"over mirror hosts and what waits in queues, for --minutes [{HOST_MINUTES:g}]",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     options = parser.parse_args(arguments)
-    if options.mail and (options.kills or options.messages):
-        parser.error("--mail goes by --minutes: --kills and --messages say nothing there")
+    if (options.mail or options.hosts) and (options.kills or options.messages):
+        kind_name = "--mail" if options.mail else "--hosts"
+        parser.error(f"{kind_name} goes by --minutes: --kills and --messages say nothing there")
     return options
 
 

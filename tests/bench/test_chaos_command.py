@@ -30,6 +30,8 @@ from bench.chaos.verdict import Verdict
         "--minutes nan",
         "--against nobody",
         "--against queue --mail",
+        "--mail --hosts",
+        "--hosts --kills 3",
         "--mail --kills 3",
         "--mail --messages 3",
     ],
