@@ -15,7 +15,6 @@ from typing import Literal, cast
 
 import msgspec
 
-from muster.chief.operations.receiving import receive
 from muster.drafts import operations as drafts
 from muster.drafts.rules import Report, State
 from muster.errors import NotFound
@@ -80,7 +79,7 @@ async def post_message(asked: Asked) -> Answer:
         thread=given(body.thread),
         human_conversation=body.human_conversation,
     )
-    posted = await asked.node.db.run(principal, receive, asked.node.receives(post))
+    posted = await asked.node.receive(principal, post)
     stored = StoredMessage(id=posted.id, status=cast("Delivery", posted.status))
     return answer(202 if posted.created else 200, stored)
 

@@ -15,12 +15,13 @@ from actors import ChildSpec, Log, Tree, Undelivered, open_tree
 from muster.agents.gateway import CANCEL_GRACE_SECONDS, Gateways
 from muster.chief.answers import Piece
 from muster.chief.deliveries import DeliverySettings
-from muster.chief.operations.receiving import Receive, SelfRouting
+from muster.chief.operations.receiving import NotRoutable, Receive, SelfRouting, receive
 from muster.chief.operations.routing.answering import RelaySettings
 from muster.config import Config
 from muster.drafts.actor import Waiters, claim
 from muster.drafts.operations import Claimed
 from muster.errors import Unavailable
+from muster.messages.operations import Posted
 from muster.messages.rules import Post
 from muster.mirror.gateway import Links
 from muster.mirror.session_actor import SessionSettings
@@ -109,16 +110,28 @@ class Node:
         """Whose messages are answered by their sessions without asking their owner."""
         return RelaySettings(allow=self.config.route_relay_allow, deny_words=self.config.deny_words)
 
-    def receives(self, post: Post) -> Receive:
-        """A posted message, with what this server may do with it by itself."""
+    async def receive(self, principal: Plugin, post: Post) -> Posted:
+        """Store a posted message, and do with it what this server may do by itself.
+
+        A session that is lost while the route is made leaves it a message like any other.
+        """
+        command = Receive(post=post, settings=self.self_routing)
+        try:
+            return await self.db.run(principal, receive, command)
+        except NotRoutable:
+            plain = Receive(post=post, settings=SelfRouting())
+            return await self.db.run(principal, receive, plain)
+
+    @property
+    def self_routing(self) -> SelfRouting:
+        """What this server does by itself with a new message."""
         config = self.config
-        settings = SelfRouting(
+        return SelfRouting(
             routing=config.routing,
             pr_mail_senders=config.pr_mail_senders,
             resume_allow=config.mail_resume_allow.allows,
             resume_off=config.mail_resume_off,
         )
-        return Receive(post=post, settings=settings)
 
     def resumes(self) -> Resumes:
         """Who carries the resumes of ended sessions on."""

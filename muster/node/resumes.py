@@ -11,6 +11,7 @@ from collections.abc import Callable
 import attrs
 
 from actors import Actor
+from muster.chief.self_routing.handing import NotRoutable
 from muster.chief.self_routing.resumed import Advance, AskHost, advance
 from muster.errors import Unavailable
 from muster.mirror.gateway import Links
@@ -63,7 +64,10 @@ class Resumes(Actor):
             found = await find_open(tx, BATCH)
         for one in found:
             command = Advance(resume_id=one.id, node=self._node, is_off=self._settings.is_off)
-            asked = await self._db.run(Muster(owner_id=one.owner_id), advance, command)
+            try:
+                asked = await self._db.run(Muster(owner_id=one.owner_id), advance, command)
+            except NotRoutable:
+                continue  # its window went while the route was made; the next look says why
             if asked is not None:
                 # A host that does not read holds up nobody else's resume.
                 self.nursery.start_soon(self._ask, one.owner_id, asked)

@@ -20,7 +20,6 @@ from muster.routes.reviews import PR_MAX, REF_CHARACTERS_MAX, Review, is_number,
 from muster.routes.threads import check_session
 
 KEPT: Final = timedelta(days=30)
-REVIEW_DEADLINE: Final = timedelta(hours=4)  # others have 30 minutes
 
 
 class Did(enum.Enum):

@@ -57,9 +57,7 @@ class Authors:
         """Report that a session created a pull request."""
         return await self.report(kind="gh-pr-create", pr=pr, claude_session=session, **more)
 
-    async def pushed(
-        self, session: str, head_ref: str = "roses", **more: Any
-    ) -> tuple[int, bytes]:
+    async def pushed(self, session: str, head_ref: str = "roses", **more: Any) -> tuple[int, bytes]:
         """Report that a session pushed a branch."""
         return await self.report(kind="git-push", head_ref=head_ref, claude_session=session, **more)
 
@@ -88,6 +86,7 @@ async def authors(cluster: Cluster, db: SpiedDatabase, owner: Owner) -> AsyncIte
     }
     _, token = await db.run(owner, add_personal, AddPersonal(name="laptop", scope=Scope.WRITE))
     async with running_server(db, cluster.app_url, **settings) as server:
+        await server.node.heartbeat.beat()  # hosts are online once their server is known to live
         yield Authors(db=db, owner=owner, server=server, token=token)
 
 

@@ -61,6 +61,7 @@ async def threads(cluster: Cluster, db: SpiedDatabase, owner: Owner) -> AsyncIte
         ScriptedHost(server.url, host_token) as host,
     ):
         session = new_session()
+        await server.node.heartbeat.beat()  # hosts are online once their server is known to live
         await host.hello()
         await host.show(session)
         yield Threads(db=db, owner=owner, server=server, token=token, host=host, session=session)

@@ -210,4 +210,5 @@ async def mail_desk(
     plugin = await make_plugin(db, owner, "agent-mail")
     known = {"MUSTER_SESSION_ROUTING": "1", "MUSTER_PR_MAIL_SENDERS": GATE}
     async with running_server(db, cluster.app_url, **(known | settings)) as server:
+        await server.node.heartbeat.beat()  # hosts are online once their server is known to live
         yield MailDesk(db=db, owner=owner, server=server, plugin=plugin)

@@ -17,7 +17,7 @@ from muster.pg.database import Transaction
 from muster.routes.rules import By
 
 
-class NotRoutable(Exception):  # noqa: N818 - no fault: what was seen a moment ago is not so now
+class NotRoutable(Exception):
     """The session could take a message when it was looked at, and can't now: nothing may be kept.
 
     Whoever runs the transaction does it again without the route, or later.
