@@ -19,9 +19,11 @@ ROWS = {
     "claim": ("wake, 1 ", "wake, 8 ", "wake, 40 ", "bare driver"),
     "loop": ("post to result", "bare driver", "bare handler"),
     "mailbox": ("tell", "ask", "restart", "memory channel", "task started"),
+    "sessions": ("a list told, 20 hosts of 1", "a list told, 8 hosts of 10", "bare driver"),
+    "paste": ("queued to proven, 1 ", "queued to proven, 2 ", "bare driver"),
     "growth": ("post, ", "claim, none", "claim, one", "list, "),
 }
-TARGETS = {"claim": 6, "loop": 1, "growth": 12}
+TARGETS = {"claim": 6, "loop": 1, "sessions": 5, "paste": 2, "growth": 12}
 QUICK = tuple(name for name in command.SCENARIOS if name != "growth")
 
 Document = dict[str, Any]
