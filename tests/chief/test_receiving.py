@@ -5,14 +5,18 @@ from datetime import timedelta
 
 import attrs
 import pytest
+import trio
 
+from muster.messages.operations import ListMessages, Post, list_messages
 from muster.messages.rules import State as MessageState
+from muster.mirror.operations import sends
+from muster.mirror.send_rules import Enqueue
 from muster.pg.query import Query
 from muster.principals import Owner
 from tests.support.agent_mail import RESUMING, ROUTING, MailDesk, mail_desk
 from tests.support.builders import make_chief, make_plugin, new_agent, read_audit
 from tests.support.cluster import Cluster, SpiedDatabase
-from tests.support.mirror_host import new_session
+from tests.support.mirror_host import find_mirrored, new_session
 from tests.support.server import ScriptedAgent
 
 NOTES = Query("""
@@ -99,6 +103,56 @@ async def test_what_is_not_the_sessions_is_ordinary(
         message_id = await desk.receive(**({"thread": "t-1"} | fields))  # type: ignore[arg-type]
     assert await desk.is_ordinary(message_id)
     assert await desk.routes() == []
+
+
+@pytest.mark.rule(352)
+async def test_a_window_whose_queue_is_full_fails_the_route_and_hands_it_back(
+    desk: MailDesk,
+) -> None:
+    """The chief has the message, and is owed the hand-back."""
+    await make_chief(desk.db, desk.owner)
+    session = new_session()
+    async with desk.host(session) as host:
+        await desk.bind(session)
+        await host.show(session, state="working")
+        mirrored = await find_mirrored(desk.db, desk.owner, session)
+        for number in range(50):
+            enqueue = Enqueue(mirrored_id=mirrored, text=f"text {number}")
+            await desk.db.run(desk.owner, sends.enqueue, enqueue)
+        message_id = await desk.receive(thread="t-1")
+        assert (await desk.message(message_id)).state is MessageState.DELIVERED
+        (route,) = await desk.routes()
+    assert (route.state, route.why) == ("failed", "50 texts wait for this session already.")
+    assert route.handback in {"owed", "delivered"}
+
+
+@pytest.mark.rule(349, 352)
+async def test_a_session_that_is_lost_meanwhile_leaves_an_ordinary_message(
+    desk: MailDesk,
+) -> None:
+    """Whatever its host lists at that moment, a post goes well and is routed whole or not at all."""
+    await make_chief(desk.db, desk.owner)
+    session = new_session()
+    async with desk.host(session) as host:
+        await desk.bind(session)
+
+        async def flicker() -> None:
+            while True:
+                await host.show()
+                await host.show(session, state="working")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flicker)
+            for number in range(40):
+                post = Post(external_id=f"m{number}", body="Red.", thread="t-1")
+                await desk.server.node.receive(desk.plugin, post)
+            nursery.cancel_scope.cancel()
+    stored = await desk.db.run(desk.owner, list_messages, ListMessages(limit=100))
+    assert len(stored) == 40
+    routed = {route.message_id for route in await desk.routes()}
+    for message in stored:
+        is_delivered = message.state is MessageState.DELIVERED
+        assert is_delivered == (message.id in routed)
 
 
 @pytest.mark.rule(349, 352)

@@ -11,10 +11,10 @@ from muster.messages.rules import State as MessageState
 from muster.pg.query import Query
 from muster.principals import Owner
 from tests.support.agent_mail import RESUMING, ROUTING, MailDesk, mail_desk, review
-from tests.support.builders import make_chief, read_audit
+from tests.support.builders import make_chief, new_agent, read_audit, revoke
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.mirror_host import ScriptedHost, new_session
-from tests.support.server import running_server
+from tests.support.server import ScriptedAgent, running_server
 from tests.support.waiting import until
 
 STARTS = Query("""
@@ -56,6 +56,10 @@ async def ended(desk: MailDesk, thread: str = "t-1") -> str:
         await desk.bind(session, thread)
         await host.show()
     return session
+
+
+async def never() -> None:
+    """The credential of a claim that nobody doubts."""
 
 
 async def were_started(desk: MailDesk, session: str, host_id: int, count: int) -> None:
@@ -305,6 +309,70 @@ async def test_a_server_that_stops_in_the_middle_loses_nothing(
         await until(lambda: desk.is_ordinary(message_id))
     (row,) = await desk.resumes()
     assert (row.state, len(row.asked)) == ("refused", 1)
+
+
+@pytest.mark.rule(389, 390)
+async def test_a_server_that_stops_while_the_window_comes_up_loses_nothing(
+    cluster: Cluster, db: SpiedDatabase, owner: Owner
+) -> None:
+    """The next server makes the route, once the host shows the window to it."""
+    await make_chief(db, owner)
+    async with mail_desk(db, owner, cluster) as desk:
+        session = await ended(desk)
+        async with desk.host(name="one") as host:
+            await desk.receive(thread="t-1")
+            frame = await host.hear("resume")
+            done = {"resume_id": frame["resume_id"], "outcome": "started", "detail": ""}
+            await host.until_acknowledged(await host.say("resume.done", window="@1", **done))
+            token = host._token
+    async with (
+        running_server(db, cluster.app_url, MUSTER_SESSION_ROUTING="1") as server,
+        ScriptedHost(server.url, token) as host,
+    ):
+        await host.hello(resume_spawn=True)
+        await host.show(session, state="working")
+        await desk.until_resume("routed")
+    assert len(await desk.routes()) == 1
+
+
+@pytest.mark.rule(390, 391)
+async def test_a_connected_chief_gets_the_message_once_the_resume_is_over(desk: MailDesk) -> None:
+    """Neither its arrival nor a claim begins a turn on it before."""
+    _, token = await new_agent(desk.db, desk.owner)
+    await ended(desk)
+    async with desk.host(name="one") as host, ScriptedAgent(desk.server.url, token) as chief:
+        await chief.next_frame("welcome")
+        held = await desk.receive(thread="t-1")
+        frame = await host.hear("resume")
+        await desk.server.node.claim(desk.plugin, 0, never)
+        other = await desk.receive(external_id="m2")
+        turn = await chief.next_frame("turn")
+        assert f"[message_id {other}]" in turn["text"]
+        await chief.send("turn.done", turn_id=turn["turn_id"], text="")
+        await desk.until_delivered(other)
+        await host.say(
+            "resume.done", resume_id=frame["resume_id"], outcome="refused", detail="", window=None
+        )
+        turn = await chief.next_frame("turn")
+        assert f"[message_id {held}]" in turn["text"]
+
+
+@pytest.mark.rule(391)
+async def test_a_revoked_plugins_message_is_not_routed(desk: MailDesk) -> None:
+    """The window is left running, and the message stays with nobody."""
+    await make_chief(desk.db, desk.owner)
+    session = await ended(desk)
+    async with desk.host(name="one") as host:
+        await desk.receive(thread="t-1")
+        frame = await host.hear("resume")
+        await revoke(desk.db, desk.owner, desk.plugin)
+        await host.say(
+            "resume.done", resume_id=frame["resume_id"], outcome="started", detail="", window="@1"
+        )
+        await host.show(session)
+        row = await desk.until_resume("refused")
+    assert row.why == "The message's plugin is revoked."
+    assert await desk.routes() == []
 
 
 @pytest.mark.rule(391)

@@ -135,6 +135,14 @@ class MailDesk:
         message = await self.message(message_id)
         return message.state is MessageState.QUEUED and message.held_until is None
 
+    async def until_delivered(self, message_id: int) -> None:
+        """Wait until the chief has a message."""
+
+        async def is_delivered() -> bool:
+            return (await self.message(message_id)).state is MessageState.DELIVERED
+
+        await until(is_delivered)
+
     async def bind(self, session: str, thread: str = "t-1") -> None:
         """A session that a window shows started a thread."""
         command = BindThread(thread=thread, claude_session=session)

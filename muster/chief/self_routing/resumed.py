@@ -10,6 +10,7 @@ import attrs
 
 from muster.agents import operations as agents
 from muster.agents.rules import AgentRow
+from muster.chief import store
 from muster.chief.self_routing.handing import hand_to_session
 from muster.chief.self_routing.targets import Target
 from muster.messages import operations as messages
@@ -38,6 +39,8 @@ TAKEN = "The message was taken by another delivery."
 NO_HOST = "No host that may be asked offers to resume it."
 SWITCHED_OFF = "Resumes are switched off."
 TOO_LONG = "It was not resumed within 10 minutes."
+REVOKED = "The message's plugin is revoked."
+DISABLED = "The account is disabled."
 NO_CHIEF = "There is no chief to own the route."
 NO_WINDOW = "No window shows the session."
 
@@ -126,7 +129,15 @@ async def _try_route(
 ) -> None:
     assert resume.waits_until is not None
     session = await find_session(tx, resume.claude_session)
-    no = NO_CHIEF if chief is None else NO_WINDOW if session is None else session.why_not
+    no = NO_WINDOW if session is None else session.why_not
+    if chief is None:
+        no = NO_CHIEF
+    else:
+        setting = await store.find_setting(tx, chief.id, message.plugin_id)
+        if not setting.plugin_lives:
+            await _end(tx, resume, Refuse(why=REVOKED))
+            return
+        no = no if setting.owner_enabled else DISABLED
     if no is not None:
         if tx.now >= resume.waits_until:
             await _end(tx, resume, GiveUp(why=no))
