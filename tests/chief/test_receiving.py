@@ -130,7 +130,7 @@ async def test_a_window_whose_queue_is_full_fails_the_route_and_hands_it_back(
 async def test_a_session_that_is_lost_meanwhile_leaves_an_ordinary_message(
     desk: MailDesk,
 ) -> None:
-    """Whatever its host lists at that moment, a post goes well and is routed whole or not at all."""
+    """Whatever its host lists at that moment, a post goes well and is routed whole, or not."""
     await make_chief(desk.db, desk.owner)
     session = new_session()
     async with desk.host(session) as host:

@@ -223,3 +223,17 @@ async def test_another_owners_session_is_never_an_author(
     _, token = await db.run(other, add_personal, AddPersonal(name="a", scope=Scope.WRITE))
     assert (await authors.created(new_session(), token=token))[0] == 201
     assert await authors.author() is None
+
+
+@pytest.mark.rule(348, 355)
+async def test_what_hooks_report_is_documented_as_answers_without_a_body(
+    authors: Authors,
+) -> None:
+    """The document has both routes while they are on, and no content at 200 and 201."""
+    async with authors.server.client() as client:
+        paths = (await client.get("/openapi.json")).json()["paths"]
+    for path in (PATH, "/api/plugin-threads"):
+        told = paths[path]["post"]["responses"]
+        assert "content" not in told["200"]
+        assert "content" not in told["201"]
+        assert "content" in told["400"]
