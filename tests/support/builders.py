@@ -88,6 +88,8 @@ async def make_message(
     subject: str = "Lunch",
     no_reply: bool = False,
     sender_verified: bool = False,
+    thread: str | None = None,
+    human_conversation: bool = False,
 ) -> message_rules.Message:
     """A message of the plugin's, queued or already delivered to an agent."""
     command = message_rules.Post(
@@ -97,6 +99,8 @@ async def make_message(
         subject=subject,
         no_reply=no_reply,
         sender_verified=sender_verified,
+        thread=thread,
+        human_conversation=human_conversation,
     )
     posted = await db.run(plugin, messages.post, command)
     if delivered_to is None:

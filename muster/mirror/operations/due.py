@@ -107,7 +107,8 @@ class GoneRoute:
     route_id: int
 
 
-# Gone since the host last listed it, went away, or was last held by a server that lived.
+# Gone since its pane went, or its host did, or the server died that held its host. A session whose
+# pane shows another one now is over: it was last seen when its host listed it before.
 FIND_GONE = Query(f"""
     select r.id as route_id
     from session_routes r
@@ -121,7 +122,10 @@ FIND_GONE = Query(f"""
           join windows w on w.owner_id = p.owner_id and w.id = p.window_id
           join hosts h on h.owner_id = w.owner_id and h.id = w.host_id
           where p.owner_id = r.owner_id and p.mirrored_id = r.mirrored_id and {ONLINE})
-      and greatest(r.created_at, m.last_seen_at, coalesce(last.left_at, held.seen_at))
+      and greatest(
+              r.created_at, m.last_seen_at,
+              case when held.seen_at > %(now)s - interval '20 seconds' then null
+                   else coalesce(last.left_at, held.seen_at) end)
           <= %(now)s - %(gone)s::interval
     order by r.id limit %(limit)s
 """)

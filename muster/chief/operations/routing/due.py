@@ -13,7 +13,7 @@ REASONS = {
     "refused": "its text was refused at the paste",
     "lost": "its text did not arrive",
 }
-GONE = "no online window has shown its session for 2 minutes"
+GONE = "no online window shows its session any more"
 
 
 @attrs.frozen(kw_only=True)
