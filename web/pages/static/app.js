@@ -11,8 +11,9 @@
   const QUIET_MS = 250;
   const PATIENCE_MS = 3000;
   const AGAIN_MS = 5000;
-  const NOUNS =
-    "draft message task ask plugin conversation session device agent host mirrored route".split(" ");
+  const NOUNS = (
+    "draft message task ask plugin conversation session device agent host mirrored route"
+  ).split(" ");
 
   const banner = document.getElementById("live-banner");
   const wanted = new Set();

@@ -88,6 +88,7 @@ async def test_a_route_is_named_wherever_it_matters(owner_desk: OpenOwnerDesk) -
         steps = [f"Route {route.id} {what}" for what in ("to a session", "answered", "fallback")]
         places = [way.index(step) for step in steps]
         assert places == sorted(places)
+        assert f"made of a session's answer via route {route.id}" in way
         alone = await m.at.page(f"/routes/{route.id}")
         (draft,) = re.findall(r'href="/drafts/(\d+)"', alone)
         assert link in await m.at.page(f"/drafts/{draft}")
