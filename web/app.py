@@ -6,7 +6,7 @@ dispatch         the two sockets, /mcp and /live are raw ASGI, for they need tas
                  what programs call is routed by `web.routes`, everything else is a page, Quart's
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -24,7 +24,9 @@ from web.body_reader import body_reader
 from web.errors import refuse_socket, send_error
 from web.health import HEALTH
 from web.live import live
-from web.mcp.agents import AgentDoor, open_agent_door
+from web.mcp.agents import AGENTS_TOOLS
+from web.mcp.door import open_tool_door
+from web.mcp.mirrored import SESSIONS_TOOLS
 from web.mirror_socket import mirror_socket
 from web.openapi import document, openapi_routes
 from web.pages.app import make_pages
@@ -40,18 +42,24 @@ BODY_BYTES_MAX_BY_PATH = {
     "/plugin/v1/messages": 256 * KIB,
     "/plugin/v1/tasks": 1024 * KIB,  # its text is cut, so it may be long
     "/mcp": 256 * KIB,
+    "/mirror/mcp": 256 * KIB,
     "/chief": 256 * KIB,  # a form that is too long comes back with what was typed
 }
 # A claim that nobody waits for any more must not take a reply with it.
-WAITING_PATHS = frozenset({*(route.path for route in PLUGIN_API if route.waits), "/mcp", "/live"})
+WAITING_PATHS = frozenset(
+    {*(route.path for route in PLUGIN_API if route.waits), "/mcp", "/mirror/mcp", "/live"}
+)
 PLUGIN_PREFIX = "/plugin/v1/"
 
 
 @asynccontextmanager
 async def open_app(node: Node) -> AsyncIterator[ASGIApp]:
     """The application of `node`, for the length of the block."""
-    async with open_agent_door(node) as door:
-        app = _dispatch(node, door)
+    async with (
+        open_tool_door(node, AGENTS_TOOLS) as agents,
+        open_tool_door(node, SESSIONS_TOOLS) as sessions,
+    ):
+        app = _dispatch(node, {"/mcp": agents.serve, "/mirror/mcp": sessions.serve})
         guarded = _refuse_plugins(app, plugins_off=not node.config.plugins)
         yield body_reader(guarded, cap_for=cap_for, waits_at=WAITING_PATHS.__contains__)
 
@@ -90,7 +98,7 @@ def _refuse_plugins(app: ASGIApp, *, plugins_off: bool) -> ASGIApp:
 _NOT_HERE = "A plugin token is good for /plugin/v1/ and nothing else."
 
 
-def _dispatch(node: Node, door: AgentDoor) -> ASGIApp:
+def _dispatch(node: Node, tools: Mapping[str, ASGIApp]) -> ASGIApp:
     routes = routes_of(node)
     pages = make_pages(node, document(routes))
     routed = router(node, routes, otherwise=cast("ASGIApp", pages))
@@ -104,8 +112,8 @@ def _dispatch(node: Node, door: AgentDoor) -> ASGIApp:
                 await mirror_socket(node, scope, receive, send)
             else:
                 await refuse_socket(send, 404, "not_found", "There is no socket at this path.")
-        elif path == "/mcp":
-            await door.serve(scope, receive, send)
+        elif path in tools:
+            await tools[path](scope, receive, send)
         elif path == "/live":
             await live(node, scope, receive, send)
         else:

@@ -43,7 +43,7 @@ ADD_NOTE = Query("""
 
 async def note(tx: Transaction, command: Note) -> None:
     """Write a note (no audit row: what it tells of has one). The caller holds the chief's row."""
-    conversation_id = await _conversation(tx, command)
+    conversation_id = await conversation_of(tx, command.agent_id, command.plugin_id)
     await tx.later(
         ADD_NOTE,
         conversation_id=conversation_id,
@@ -58,7 +58,7 @@ async def say(tx: Transaction, command: Note) -> None:
 
     Leaves `conversation.said`.
     """
-    conversation_id = await _conversation(tx, command)
+    conversation_id = await conversation_of(tx, command.agent_id, command.plugin_id)
     turn_id = await turn_store.add_words(
         tx,
         conversation_id,
@@ -71,10 +71,11 @@ async def say(tx: Transaction, command: Note) -> None:
     tx.hint(Hint(kind=HintKind.WORDS_QUEUED, owner_id=tx.owner_id, id=command.agent_id))
 
 
-async def _conversation(tx: Transaction, command: Note) -> int:
-    setting = await store.find_setting(tx, command.agent_id, command.plugin_id)
+async def conversation_of(tx: Transaction, agent_id: int, plugin_id: int) -> int:
+    """The chief's conversation about a plugin, made if it is not there; its row is locked."""
+    setting = await store.find_setting(tx, agent_id, plugin_id)
     return setting.conversation_id or await store.open_conversation(
-        tx, command.agent_id, command.plugin_id, setting.label
+        tx, agent_id, plugin_id, setting.label
     )
 
 

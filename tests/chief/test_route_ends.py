@@ -12,6 +12,7 @@ from muster.chief import operations
 from muster.chief.deliveries import fenced
 from muster.chief.notes import with_notes
 from muster.errors import MusterError, NotFound
+from muster.messages import rules as message_rules
 from muster.mirror.operations.pasting import refuse_standing
 from muster.mirror.operations.queue import cancel_send
 from muster.mirror.send_rules import CancelSend, RefuseStanding, SendState
@@ -98,7 +99,7 @@ async def test_a_chief_in_a_turn_gets_a_note(desk: RouteDesk) -> None:
         attempt=second.message.attempts,
         turn_id=second.turn_id,
         conversation_id=second.conversation_id,
-        ending=operations.message_rules.PutBack(epoch=epoch),
+        ending=message_rules.PutBack(epoch=epoch),
     )
     await desk.db.run(desk.muster, operations.settle_turn, put_back)
     again = await desk.db.run(desk.muster, operations.begin, begin)

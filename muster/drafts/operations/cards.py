@@ -146,6 +146,20 @@ async def list_waiting(tx: Transaction, limit: int = PENDING_SHOWN_MAX) -> Waiti
     return Waiting(pending=pending, on_the_way=on_the_way, now=tx.now)
 
 
+COUNT_PENDING = Query("""
+    select count(*) from drafts d
+    where d.agent_id = any(array(select a.id from agents a where a.owner_id = %(owner_id)s))
+      and d.owner_id = %(owner_id)s and d.state = 'pending' and d.expires_at > %(now)s
+""")
+
+
+async def count_pending(tx: Transaction) -> int:
+    """How many drafts await the owner's decision."""
+    count = await tx.scalar(COUNT_PENDING)
+    assert isinstance(count, int)
+    return count
+
+
 async def list_decided(tx: Transaction, older_than: int | None) -> Archive:
     """What the tab Archived shows: a page of 20, those of ids below `older_than` if given."""
     below = NO_ID_ABOVE if older_than is None else older_than

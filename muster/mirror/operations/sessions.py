@@ -142,6 +142,38 @@ FIND_SESSION = Query("""
 GET_SESSION = Query(f"{VIEWS} and m.id = %(mirrored_id)s")
 
 
+FIND_AT_PANE = Query(f"""
+    select m.id, m.claude_session from panes p
+    join windows w on w.owner_id = p.owner_id and w.id = p.window_id
+    join hosts h on h.owner_id = w.owner_id and h.id = w.host_id
+    join mirrored m on m.owner_id = p.owner_id and m.id = p.mirrored_id
+    where p.owner_id = %(owner_id)s and w.host_id = %(host_id)s and p.tmux_pane = %(pane)s
+      and {ONLINE}
+    order by p.id desc limit 1
+""")
+
+
+@attrs.frozen(kw_only=True)
+class AtPane:
+    """Which pane of which host."""
+
+    host_id: int
+    pane: str
+
+
+@attrs.frozen(kw_only=True)
+class SessionAtPane:
+    """The session that a pane shows."""
+
+    id: int
+    claude_session: str
+
+
+async def find_at_pane(tx: Transaction, command: AtPane) -> SessionAtPane | None:
+    """The session that this pane shows, by what its host listed last; None while it is offline."""
+    return await tx.find(FIND_AT_PANE, SessionAtPane, host_id=command.host_id, pane=command.pane)
+
+
 async def list_sessions(tx: Transaction, command: ListSessions | None = None) -> list[SessionView]:
     """The owner's sessions: those that windows show, or those that ended."""
     command = command or ListSessions()

@@ -16,7 +16,7 @@ MAY_CATCH_ALL = (
     "web/serve.py",
     "web/connection.py",
     "web/upgraded.py",
-    "web/mcp/tools.py",
+    "web/mcp/results.py",
 )
 MAY_ASK_FOR_TIME = ("muster/pg/session.py", "muster/pg/query.py")
 MAY_CATCH_CANCELLED = ("actors/supervisor.py", "muster/pg/driver.py")
