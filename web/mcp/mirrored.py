@@ -2,13 +2,13 @@
 
 The header `Muster-Pane` names the caller's tmux pane, as TMUX_PANE does there; the session is the
 one that this pane shows by the host's last list. So one session of a host could name another's
-pane: the token's host is the boundary (muster/chief/session_tools).
+pane: the token's host is the boundary (muster/chief/tools/sessions).
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from muster.chief.session_tools import Session, SessionCall, find_tool, offered
+from muster.chief.tools.sessions import Session, SessionCall, find_tool, offered
 from muster.errors import MusterError, Refused
 from muster.mirror.operations.sessions import AtPane, find_at_pane
 from muster.node.node import Node

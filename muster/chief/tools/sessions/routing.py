@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 from muster.chief.operations.routing.answering import AnswerRoute, answer_and_relay
 from muster.chief.operations.routing.making import RouteMessage, route_message
 from muster.chief.operations.session_messages import Routable, list_routable
-from muster.chief.session_tools.drafts import sender_shown
-from muster.chief.session_tools.tool import SessionCall, SessionTool
+from muster.chief.tools.sessions.drafts import sender_shown
+from muster.chief.tools.sessions.tool import SessionCall, SessionTool
 from muster.mirror.rules import subject_of
 from muster.routes.rules import By
 

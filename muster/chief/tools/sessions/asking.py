@@ -15,7 +15,7 @@ from muster.chief.operations.session_asks import (
     ask_chief,
     find_asks,
 )
-from muster.chief.session_tools.tool import SessionCall, SessionTool
+from muster.chief.tools.sessions.tool import SessionCall, SessionTool
 from muster.errors import NotFound
 
 WAIT_SECONDS_MAX: Final = 25

@@ -6,14 +6,14 @@ another's route by mistake, and every other host out; it is no boundary between 
 host.
 """
 
-from muster.chief.session_tools.asking import ATTENTION_ANSWER, ATTENTION_WAIT, CHIEF_ASK
-from muster.chief.session_tools.drafts import PLUGIN_DRAFT_DECIDE, PLUGIN_DRAFTS_LIST
-from muster.chief.session_tools.routing import (
+from muster.chief.tools.sessions.asking import ATTENTION_ANSWER, ATTENTION_WAIT, CHIEF_ASK
+from muster.chief.tools.sessions.drafts import PLUGIN_DRAFT_DECIDE, PLUGIN_DRAFTS_LIST
+from muster.chief.tools.sessions.routing import (
     PLUGIN_MESSAGE_ROUTE,
     PLUGIN_MESSAGES_LIST,
     ROUTE_REPLY,
 )
-from muster.chief.session_tools.tool import Session, SessionCall, SessionTool
+from muster.chief.tools.sessions.tool import Session, SessionCall, SessionTool
 
 __all__ = ["TOOLS", "Session", "SessionCall", "SessionTool", "find_tool", "offered"]
 

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from muster.chief.fence import UNVERIFIED
-from muster.chief.session_tools.tool import SessionCall, SessionTool
+from muster.chief.tools.sessions.tool import SessionCall, SessionTool
 from muster.drafts.operations import Approve, Draft, Reject, approve, reject
 from muster.drafts.operations.cards import Card, count_pending, list_waiting
 from muster.errors import NotFound, Refused
