@@ -1,8 +1,9 @@
 """`/mirror/v1/socket`: the WebSocket of a mirror host; muster.mirror.frames tells its frames.
 
 The handshake needs a host's token. Without one the socket is accepted and closed 4401, which tells
-the host not to try again. The first frame is `hello`, within HELLO_SECONDS. The reader, the
-heartbeat and the actor's place in the tree are this task's own; an error in any ends all three.
+the host not to try again. The first frame is `hello`, within HELLO_SECONDS. The reader, which keeps
+the heartbeat too, and the actor's place in the tree are this task's own; an error in either ends
+both. There are thousands of hosts that are still, so a connection is one task and no more.
 """
 
 import functools
@@ -18,7 +19,7 @@ from muster.node.node import Node
 from muster.principals import MirrorHost
 from web.asgi import Receive, Scope, Send
 from web.auth import prove_host
-from web.sockets import CloseCode, Socket, SocketClosed, keep_heartbeat
+from web.sockets import Beating, CloseCode, Socket, SocketClosed
 
 HELLO_SECONDS = 10.0
 # Half as often as an agent's: 2,000 hosts that are still would take 7% of a core. A host that is
@@ -55,7 +56,7 @@ async def _serve(node: Node, socket: Socket, scope: Scope) -> tuple[int, str]:
         link = await _greeted(socket, host)
         ended: tuple[int, str] | None = None
         async with node.owners.hosting(link, prove=prove) as actor:
-            ended = await _talk(node, socket, link, actor)
+            ended = await _talk(node, link, actor)
     except BadFrame as bad:
         return CloseCode.BAD_FRAME, str(bad)
     except Unauthorized:
@@ -72,11 +73,14 @@ async def _greeted(socket: Socket, host: MirrorHost) -> Link:
     """A link, once the host said hello. Raises BadFrame when it says something else, or nothing."""
     with trio.move_on_after(HELLO_SECONDS):
         hello = read_hello(await socket.receive_frame())
-        return Link(host=host, hello=hello, peer=socket)
+        beating = Beating(
+            socket, interval_seconds=HEARTBEAT_SECONDS, deadline_seconds=SILENCE_SECONDS
+        )
+        return Link(host=host, hello=hello, peer=beating)
     raise BadFrame("the first frame is hello, and comes at once")
 
 
-async def _talk(node: Node, socket: Socket, link: Link, actor: HostActor) -> tuple[int, str] | None:
+async def _talk(node: Node, link: Link, actor: HostActor) -> tuple[int, str] | None:
     """Talk until the peer is gone; how to close, where the actor does not say it."""
     await link.send(
         {
@@ -88,23 +92,12 @@ async def _talk(node: Node, socket: Socket, link: Link, actor: HostActor) -> tup
         }
     )
     await link.acknowledge(link.hello.seq)
-    ended: tuple[int, str] | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(
-            functools.partial(
-                keep_heartbeat,
-                socket,
-                interval_seconds=HEARTBEAT_SECONDS,
-                deadline_seconds=SILENCE_SECONDS,
-            )
-        )
-        try:
-            await actor.read()
-        except BadFrame as bad:
-            ended = (CloseCode.BAD_FRAME, str(bad))
-        except Unavailable:
-            ended = _COME_AGAIN
-        except OSError:
-            pass  # the peer is gone, or the actor ended the connection
-        nursery.cancel_scope.cancel()
-    return ended
+    try:
+        await actor.read()
+    except BadFrame as bad:
+        return CloseCode.BAD_FRAME, str(bad)
+    except Unavailable:
+        return _COME_AGAIN
+    except OSError:
+        pass  # the peer is gone, or the actor ended the connection
+    return None

@@ -173,6 +173,38 @@ async def keep_heartbeat(
                 return
 
 
+class Beating:
+    """A socket whose reader keeps the heartbeat itself, which needs neither a task nor a nursery.
+
+    Pings go out, and the deadline counts, while somebody waits for a frame: a reader that is slow
+    between two frames, or writes one down while the database is away, is no silent peer.
+    """
+
+    def __init__(self, socket: Socket, *, interval_seconds: float, deadline_seconds: float) -> None:
+        self._socket = socket
+        self._interval_seconds = interval_seconds
+        self._deadline_seconds = deadline_seconds
+        self._next_ping = trio.current_time() + interval_seconds
+
+    async def receive_frame(self) -> dict[str, object]:
+        """As Socket.receive_frame; 4408 once no frame came for the deadline."""
+        silent_at = trio.current_time() + self._deadline_seconds
+        while True:
+            with trio.move_on_at(min(self._next_ping, silent_at)):
+                return await self._socket.receive_frame()
+            now = trio.current_time()
+            if now >= silent_at:
+                missed = SocketClosed(CloseCode.HEARTBEAT_MISSED, "no frame came in time")
+                await self._socket.close(missed.code, missed.reason)
+                raise missed
+            self._next_ping = now + self._interval_seconds
+            await self._socket.send_frame({"type": "ping"})
+
+    async def send_frame(self, frame: Mapping[str, object]) -> None:
+        """As Socket.send_frame."""
+        await self._socket.send_frame(frame)
+
+
 def _parse(text: str | None) -> dict[str, object] | str:
     """Return the frame, or the sentence that says what is wrong with it."""
     if text is None:

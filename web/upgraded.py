@@ -1,52 +1,42 @@
-"""A connection that became a WebSocket: Hypercorn code for it, and what a client can break mended.
+"""A connection that became a WebSocket: wsproto's frames, in the one task of the connection.
 
-Hypercorn 0.18 (tests/web pins each of these):
+There are thousands of sockets that say next to nothing, so each costs as little as it can: the
+handler is this task, and what its client sends is read when it asks for it. What follows from that,
+and what a client may not break (tests/web pins each):
 
-- lets an undecodable header, or a frame in the handshake's segment, escape as an exception. Here
-  the first is 400, and early frames wait for the handshake.
-- blocks in handing "the client has left" to a handler whose queue is full, and then for ever.
-  Here the end is the queue's closing: it never blocks, and every later `receive` gives it again.
-- drops what a handler sends to a WebSocket that has ended, so a send loop never learns of it.
-  Here it raises PeerGone.
-- goes on collecting a message that was already too large, and inflates compressed ones without a
-  limit. Here the first ends the connection and compression is not offered.
-- takes all frames of a segment at once, and 64 KiB are 10,000 pings, which is half a second. Here
-  others have their turn between small portions.
+- Nobody reads while the handler does not: pings are answered, and a client that left is noticed, by
+  the next receive. A send to one that left raises PeerGone once the wire tells.
+- Frames that come before the handshake was answered wait for it.
+- After the end every receive gives the disconnect again, and every send raises PeerGone.
+- A message that is too large ends the connection at once; compression is not offered, for it would
+  be inflated without a limit.
+- 64 KiB are 10,000 pings, which is half a second: others have their turn between small portions.
 
-The handler has a task of its own: one reads, the other may send at any time.
+Rejected: Hypercorn's WSStream, which needs a task, a queue and a nursery more for each socket, and
+of which all of the above had to be mended.
 """
 
-import functools
-from typing import Any, cast
+from collections import deque
+from typing import Any
 
 import trio
-from hypercorn.config import Config
-from hypercorn.protocol.events import (
-    Body,
-    Data,
-    EndBody,
-    EndData,
-    Event,
-    Request,
-    Response,
-    StreamClosed,
-)
-from hypercorn.protocol.ws_stream import ASGIWebsocketState, WSStream
-from hypercorn.trio.task_group import TaskGroup
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, ConnectionState
-from wsproto.events import CloseConnection
-from wsproto.events import Event as FrameEvent
+from wsproto.connection import Connection, ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Event, Message, Ping, TextMessage
 from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import LocalProtocolError, generate_accept_token
 
 from actors import sole_error
-from web.asgi import ASGIApp, Message, PeerGone, ReportCrash, Scope
+from web.asgi import ASGIApp, PeerGone, ReportCrash, Scope
+from web.asgi import Message as AppMessage
 from web.exchange import make_head
 from web.heads import Head, Header, Refusal
 from web.line import CHUNK_BYTES, Line
 
-STREAM_ID = 1
 PORTION_BYTES = 2048
+EARLY_BYTES_MAX = 256 * 1024
+_ASGI = {"spec_version": "2.3", "version": "3.0"}
+_UPGRADE = (b"upgrade: WebSocket\r\n", b"connection: Upgrade\r\n")
+_GONE = (trio.ClosedResourceError, trio.BrokenResourceError)
 
 
 async def serve_socket(
@@ -62,212 +52,239 @@ async def serve_socket(
 ) -> None:
     """Serve the WebSocket that `head` asks for until either side ends it; `first` came behind it.
 
-    Raises Refusal for a handshake that is none.
+    Raises Refusal for a handshake that is none. What the handler raises is one report.
     """
-    if not _is_sound_handshake(head):
+    named = dict(head.headers)
+    if not _is_sound_handshake(head, named):
         raise Refusal(400)
     line.wants_linger = True
-    config = _config(message_bytes_max)
-    async with _Handlers(line, report) as handlers:
-        sending = _Sending(line)
-        stream = _Websocket(
-            cast("AppWrapper", app),
-            config,
-            WorkerContext(None),
-            handlers,
-            False,  # no TLS
-            client,
-            server,
-            sending.send,
-            STREAM_ID,
-        )
-        sending.stream = stream
-        await stream.handle(_request(head))
-        data = first
-        while True:
-            await _feed(stream, data)
-            try:
-                data = await line.receive_some(CHUNK_BYTES)
-            except (trio.ClosedResourceError, trio.BrokenResourceError):
-                break
-            if not data:
-                break
-        await stream.handle(StreamClosed(stream_id=STREAM_ID))
+    socket = _Upgraded(line, named[b"sec-websocket-key"], first, message_bytes_max)
+    scope = _scope(head, named, client, server)
+    try:
+        await app(scope, socket.receive, socket.send)
+    except* PeerGone:
+        pass
+    except* Exception as crash:  # noqa: BLE001 -- a handler is a supervised child
+        report(sole_error(crash), f"handler socket {scope['path']}")
+    await socket.finish()
 
 
-async def _feed(stream: WSStream, data: bytes) -> None:
-    for at in range(0, len(data), PORTION_BYTES):
-        if at:
-            await trio.lowlevel.checkpoint()
-        await stream.handle(Data(stream_id=STREAM_ID, data=data[at : at + PORTION_BYTES]))
-
-
-@functools.lru_cache
-def _config(message_bytes_max: int) -> Config:
-    config = Config()
-    config.accesslog = None
-    config.errorlog = None
-    config.websocket_max_message_size = message_bytes_max
-    return config
-
-
-def _request(head: Head) -> Request:
-    return Request(
-        stream_id=STREAM_ID,
-        headers=[item for item in head.headers if item[0] != b"sec-websocket-extensions"],
-        http_version=head.version.decode(),
-        method=head.method.decode(),
-        raw_path=head.raw_path + (b"?" + head.query if head.query else b""),
-        state=ConnectionState(cast("Any", {})),
-    )
-
-
-def _is_sound_handshake(head: Head) -> bool:
-    named = dict(head.headers)
+def _is_sound_handshake(head: Head, named: dict[bytes, bytes]) -> bool:
     return (
         head.version == b"1.1"
         and head.length == 0
         and b"sec-websocket-key" in named
         and named.get(b"sec-websocket-version") == b"13"
+        and named.get(b"upgrade", b"").lower() == b"websocket"
         and all(
             value.isascii() for name, value in head.headers if name.startswith((b"sec-", b"conn"))
         )
     )
 
 
-class _Sending:
-    """Where the stream's events become bytes."""
+def _scope(head: Head, named: dict[bytes, bytes], client: Any, server: Any) -> Scope:
+    offered = named.get(b"sec-websocket-protocol", b"").decode()
+    return {
+        "type": "websocket",
+        "asgi": _ASGI,
+        "scheme": "ws",
+        "http_version": head.version.decode(),
+        "path": head.path,
+        "raw_path": head.raw_path,
+        "query_string": head.query,
+        "root_path": "",
+        "headers": [item for item in head.headers if item[0] != b"sec-websocket-extensions"],
+        "client": client,
+        "server": server,
+        "state": {},
+        "subprotocols": [one.strip() for one in offered.split(",") if one.strip()],
+        "extensions": {"websocket.http.response": {}},
+    }
 
-    def __init__(self, line: Line) -> None:
+
+class _Upgraded:
+    """What the handler receives from and sends to."""
+
+    __slots__ = (
+        "_ending",
+        "_frames",
+        "_head",
+        "_inbox",
+        "_key",
+        "_line",
+        "_message_max",
+        "_parts",
+        "_parts_length",
+        "_told",
+        "_unread",
+    )
+
+    def __init__(self, line: Line, key: bytes, first: bytes, message_max: int) -> None:
         self._line = line
-        self._held_head = b""
-        self.stream: WSStream | None = None
+        self._key = key
+        self._unread = first
+        self._message_max = message_max
+        self._frames: Connection | None = None  # once the handshake was answered
+        self._told = False  # of the connect
+        self._ending: AppMessage | None = None
+        self._inbox: deque[AppMessage] | None = None
+        self._parts: list[str | bytes] | None = None
+        self._parts_length = 0
+        self._head = b""  # of an answer instead of a handshake, that waits for its body
 
-    async def send(self, event: Event) -> None:
-        match event:
-            case Response():
-                # A refusal waits for its body, so that it is one write.
-                self._held_head = _head(event.status_code, event.headers)
-                if event.status_code < 200:
-                    await self._write(b"")
-            case Body() | Data():
-                await self._write(event.data)
-            case EndBody() if self._held_head:
-                await self._write(b"")
-            case EndBody() | EndData():
+    async def receive(self) -> AppMessage:
+        """The next message of ASGI; the disconnect, again and again, after the end."""
+        if not self._told:
+            self._told = True
+            await trio.lowlevel.checkpoint()
+            return {"type": "websocket.connect"}
+        while True:
+            if self._inbox:
+                await trio.lowlevel.checkpoint()
+                return self._inbox.popleft()
+            if self._ending is not None:
+                await trio.lowlevel.checkpoint()
+                return dict(self._ending)
+            await self._read()
+
+    async def _read(self) -> None:
+        """Take what is there, in small portions, or wait for more."""
+        if self._frames is not None and self._unread:
+            data, self._unread = self._unread[:PORTION_BYTES], self._unread[PORTION_BYTES:]
+            await self._feed(self._frames, data)
+            if self._unread:
+                await trio.lowlevel.checkpoint()
+            return
+        try:
+            data = await self._line.receive_some(CHUNK_BYTES)
+        except _GONE:
+            data = b""
+        self._unread += data
+        if not data or len(self._unread) > EARLY_BYTES_MAX:
+            self._end(CloseReason.ABNORMAL_CLOSURE)
+
+    async def _feed(self, frames: Connection, data: bytes) -> None:
+        frames.receive_data(data)
+        for event in frames.events():
+            match event:
+                case Message():
+                    await self._take(frames, event)
+                case Ping():
+                    await self._write(frames.send(event.response()))
+                case CloseConnection():
+                    await self._closed(frames, event)
+                case _:
+                    pass  # a pong
+            if self._ending is not None:
                 return
-            case StreamClosed():
-                await self._close()
+
+    async def _take(self, frames: Connection, event: "Message[Any]") -> None:
+        self._parts_length += len(event.data)
+        if self._parts_length > self._message_max:
+            too_big = CloseConnection(code=CloseReason.MESSAGE_TOO_BIG)
+            await self._write(frames.send(too_big))
+            self._end(CloseReason.MESSAGE_TOO_BIG)
+        elif event.message_finished and self._parts is None:
+            self._deliver(event, event.data)
+        else:
+            self._parts = self._parts or []
+            self._parts.append(event.data)
+            if event.message_finished:
+                empty = "" if isinstance(event, TextMessage) else b""
+                self._deliver(event, empty.join(self._parts))  # type: ignore[arg-type]
+
+    def _deliver(self, event: Event, data: "str | bytes | bytearray") -> None:
+        self._parts, self._parts_length = None, 0
+        is_text = isinstance(event, TextMessage)
+        message: AppMessage = {
+            "type": "websocket.receive",
+            "text": data if is_text else None,
+            "bytes": None if is_text else bytes(data),  # type: ignore[arg-type]
+        }
+        if self._inbox is None:
+            self._inbox = deque()
+        self._inbox.append(message)
+
+    async def _closed(self, frames: Connection, event: CloseConnection) -> None:
+        """The client closes, or sent what is no frame: tell it so, and end."""
+        answer: Event = event
+        if frames.state is ConnectionState.REMOTE_CLOSING:
+            answer = event.response()
+        if frames.state is not ConnectionState.CLOSED:
+            await self._write(frames.send(answer))
+        self._end(event.code, event.reason)
+
+    async def send(self, message: AppMessage) -> None:
+        """Send a message of ASGI. Raises PeerGone after the end."""
+        if self._ending is not None or self._line.closing:
+            # A loop that sends to nobody would otherwise never reach a checkpoint.
+            await trio.lowlevel.checkpoint()
+            raise PeerGone
+        match message["type"], self._frames:
+            case "websocket.accept", None:
+                await self._accept(message)
+            case "websocket.send", Connection() as frames:
+                text = message.get("text")
+                event: Event = TextMessage(data=text) if text is not None else BytesMessage(
+                    data=message["bytes"]
+                )  # fmt: skip
+                await self._write(frames.send(event))
+            case "websocket.close", Connection() as frames:
+                code = int(message.get("code", CloseReason.NORMAL_CLOSURE))
+                reason = message.get("reason") or ""
+                await self._write(frames.send(CloseConnection(code=code, reason=reason)))
+                self._end(CloseReason.NORMAL_CLOSURE)
+            case "websocket.close", None:
+                await self._refuse(403)
+            case "websocket.http.response.start", None:
+                self._head = _head(message["status"], list(message["headers"]))
+            case "websocket.http.response.body", None if self._head:
+                await self._write(self._head + message.get("body", b""))
+                self._head = b""
+                if not message.get("more_body", False):
+                    self._end(CloseReason.NORMAL_CLOSURE)
             case _:
-                raise AssertionError(f"a WebSocket sends no {event}")
+                raise AssertionError(f"a WebSocket sends no {message['type']} now")
+
+    async def _accept(self, message: AppMessage) -> None:
+        lines = [*_UPGRADE, b"sec-websocket-accept: %b\r\n" % generate_accept_token(self._key)]
+        if (protocol := message.get("subprotocol")) is not None:
+            lines.append(b"sec-websocket-protocol: %b\r\n" % protocol.encode())
+        lines += [b"%b: %b\r\n" % header for header in message.get("headers") or ()]
+        self._frames = Connection(ConnectionType.SERVER)
+        await self._write(make_head(101, lines))
+
+    async def finish(self) -> None:
+        """The handler is over: who was not told of an end is told now."""
+        if self._ending is not None or self._line.closing:
+            return
+        if self._frames is None:
+            await self._refuse(500)
+            return
+        try:
+            broken = CloseConnection(code=CloseReason.INTERNAL_ERROR)
+            await self._write(self._frames.send(broken))
+        except LocalProtocolError:
+            pass  # the client is closing
+        self._end(CloseReason.INTERNAL_ERROR)
+
+    async def _refuse(self, status: int) -> None:
+        await self._write(_head(status, [(b"content-length", b"0")]))
+        self._end(CloseReason.NORMAL_CLOSURE)
 
     async def _write(self, data: bytes) -> None:
-        data, self._held_head = self._held_head + data, b""
         try:
             await self._line.send_all(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            await self._close()
+        except _GONE:
+            self._end(CloseReason.ABNORMAL_CLOSURE)
 
-    async def _close(self) -> None:
+    def _end(self, code: int, reason: str | None = None) -> None:
+        if self._ending is None:
+            self._ending = {"type": "websocket.disconnect", "code": int(code), "reason": reason}
+        self._unread = b""
         self._line.hang_up()
-        assert self.stream is not None
-        await self.stream.handle(StreamClosed(stream_id=STREAM_ID))
 
 
 def _head(status: int, headers: list[Header]) -> bytes:
     lines = [b"%b: %b\r\n" % header for header in headers]
-    if status >= 200:
-        lines += [b"connection: close\r\n"]
-    return make_head(status, lines)
-
-
-class _Websocket(WSStream):
-    """A WebSocket that takes early frames, ends with its peer and never inflates."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._settled = trio.Event()
-
-    async def handle(self, event: Event) -> None:
-        if isinstance(event, Data):
-            await self._settled.wait()
-            if self.state is not ASGIWebsocketState.CONNECTED:
-                return
-        elif isinstance(event, StreamClosed):
-            self._settled.set()
-        await super().handle(event)
-
-    async def app_send(self, message: Any) -> None:
-        if self.closed and message is not None:
-            await trio.lowlevel.checkpoint()
-            raise PeerGone
-        await super().app_send(message)
-        if message is None or self.state is not ASGIWebsocketState.HANDSHAKE:
-            self._settled.set()
-
-    async def _send_wsproto_event(self, event: FrameEvent) -> None:
-        await super()._send_wsproto_event(event)
-        too_big = CloseReason.MESSAGE_TOO_BIG
-        if isinstance(event, CloseConnection) and event.code == too_big:
-            await self.send(StreamClosed(stream_id=self.stream_id))
-
-
-class _Inbox:
-    """What the handler receives: a bounded queue; its end is its closing, which never blocks."""
-
-    def __init__(self, size: int) -> None:
-        self._into, self._out = trio.open_memory_channel[Message](size)
-        self._ending: Message = {"type": "websocket.disconnect"}
-
-    async def put(self, message: Message) -> None:
-        if message["type"] == "websocket.disconnect":
-            self._ending = message
-            self._into.close()
-            return
-        try:
-            await self._into.send(message)
-        except (trio.ClosedResourceError, trio.BrokenResourceError):
-            return  # the client has left, or the handler is over: nobody wants it
-
-    async def receive(self) -> Message:
-        try:
-            return await self._out.receive()
-        except trio.EndOfChannel:
-            return dict(self._ending)
-
-    def close(self) -> None:
-        self._out.close()
-
-
-class _Handlers(TaskGroup):
-    """The handler's task; what it raises is one report, and the socket ends."""
-
-    def __init__(self, line: Line, report: ReportCrash) -> None:
-        super().__init__()
-        self._line = line
-        self._report = report
-
-    async def spawn_app(self, app: Any, config: Config, scope: Any, send: Any) -> Any:
-        """Start the handler; returns the call that hands it what its client sent."""
-        inbox = _Inbox(config.max_app_queue_size)
-        assert self._nursery is not None
-        self._nursery.start_soon(self._run, app, scope, inbox, send)
-        return inbox.put
-
-    async def _run(self, app: ASGIApp, scope: Scope, inbox: _Inbox, send: Any) -> None:
-        async def guarded_send(message: Message) -> None:
-            if self._line.closing:
-                # A loop that sends to nobody would otherwise never reach a checkpoint.
-                await trio.lowlevel.checkpoint()
-                raise PeerGone
-            await send(message)
-
-        try:
-            await app(scope, inbox.receive, guarded_send)
-        except* PeerGone:
-            pass
-        except* Exception as crash:  # noqa: BLE001 -- a handler is a supervised child
-            self._report(sole_error(crash), f"handler socket {scope['path']}")
-        finally:
-            inbox.close()
-        await send(None)
+    return make_head(status, [*lines, b"connection: close\r\n"])

@@ -270,14 +270,17 @@ async def leaves(desk: Desk, host: ScriptedHost) -> None:
         async def nobody() -> bool:
             return not await desk.actors()
 
+        async def somebody() -> bool:
+            return len(await desk.actors()) == 1
+
         await until(nobody)
         await host.show(desk.session, state="working")
         await desk.put()
-        assert len(await desk.actors()) == 1
+        await until(somebody)
         await host.show(new_session())
         await until(nobody)
         await host.show(desk.session, state="working")
-        assert len(await desk.actors()) == 1
+        await until(somebody)
     await until(nobody)
 
 
