@@ -14,7 +14,7 @@ from muster.chief.operations.routing.answering import (
 )
 from muster.chief.operations.routing.ending import EndRoute, GiveBackRoute, end_route, give_back
 from muster.errors import Refused
-from muster.mirror.operations.due import find_gone
+from muster.mirror.operations.gone import find_gone
 from muster.pg.database import Database
 from muster.principals import Muster, System
 

@@ -1,0 +1,325 @@
+"""`/mirror/mcp`: who may knock, and what a session of the owner's may do there."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from muster.chief.fence import UNVERIFIED
+from muster.chief.operations.routing.listing import look_at_route
+from muster.drafts.rules import State as DraftState
+from muster.messages.rules import Message
+from muster.principals import Agent, Owner
+from muster.routes.rules import By
+from tests.support.agent_mail import MailDesk, mail_desk
+from tests.support.builders import (
+    make_chief,
+    make_draft,
+    make_message,
+    make_plugin,
+    new_agent,
+    read_audit,
+)
+from tests.support.cluster import Cluster, SpiedDatabase, add_owner
+from tests.support.server import MCP_HEADERS, ScriptedAgent, call_tool
+from tests.support.session_door import SessionDoor, session_door
+
+TOOLS = {
+    "attention_answer", "attention_wait", "chief_ask", "plugin_draft_decide", "plugin_drafts_list",
+    "plugin_message_route", "plugin_messages_list", "route_reply",
+}  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class Setting:
+    """The door, and the owner's chief."""
+
+    door: SessionDoor
+    chief: Agent
+
+    @property
+    def desk(self) -> MailDesk:
+        """The desk of the door's owner."""
+        return self.door.desk
+
+    async def message(self, **fields: Any) -> Message:
+        """A message that the chief has."""
+        return await make_message(self.desk.db, self.desk.plugin, delivered_to=self.chief, **fields)
+
+
+@pytest.fixture
+async def at(db: SpiedDatabase, owner: Owner, cluster: Cluster) -> AsyncIterator[Setting]:
+    """A server with routing, a chief that is not connected, and a host with two sessions."""
+    async with mail_desk(db, owner, cluster) as desk, session_door(desk) as door:
+        yield Setting(door=door, chief=await make_chief(db, owner))
+
+
+@pytest.mark.rule(269, 407)
+async def test_a_session_has_its_tools(at: Setting) -> None:
+    """They are offered to it alone: an agent, the chief among them, has none of them."""
+    assert await at.door.tools() == TOOLS
+    _, token = await new_agent(at.desk.db, at.desk.owner, "other", chief=False)
+    told = await call_tool(at.desk.server, token, "plugin_drafts_list")
+    assert told["isError"]
+
+
+@pytest.mark.rule(307, 407)
+async def test_without_routing_no_tool_routes(
+    db: SpiedDatabase, owner: Owner, cluster: Cluster
+) -> None:
+    """The tools of routes are not there while routing is off."""
+    off = mail_desk(db, owner, cluster, MUSTER_SESSION_ROUTING="0", MUSTER_PR_MAIL_SENDERS="")
+    async with off as desk, session_door(desk) as door:
+        assert await door.tools() == {
+            tool for tool in TOOLS if "message" not in tool and tool != "route_reply"
+        }
+        told = await door.call("route_reply", route_id=1, body="x")
+        assert told["refused"] == "no_tool"
+
+
+@pytest.mark.parametrize("pane", [None, "", "%9", "%1 %2", "x" * 50])
+async def test_a_call_names_a_pane_that_shows_a_session(at: Setting, pane: str | None) -> None:
+    """Otherwise it is refused with a sentence."""
+    answer = await at.door.ask("tools/list", {}, pane=pane)
+    assert (answer.status_code, answer.json()["code"]) == (409, "no_session")
+
+
+async def test_only_a_hosts_token_is_taken(at: Setting) -> None:
+    """An agent's, a plugin's and none at all are 401."""
+    _, agent = await new_agent(at.desk.db, at.desk.owner, "other", chief=False)
+    for token in (agent, await at.desk.new_token(), "mmh_" + "0" * 43, None):
+        async with at.desk.server.client(token) as client:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+            headers = MCP_HEADERS | {"Muster-Pane": "%1"}
+            answer = await client.post("/mirror/mcp", json=body, headers=headers)
+        assert answer.status_code == 401
+
+
+async def test_an_offline_host_shows_no_session(at: Setting) -> None:
+    """Its panes are of the past."""
+    await at.door.host.socket.aclose()
+
+    async def answers_409() -> bool:
+        return (await at.door.ask("tools/list", {})).status_code == 409
+
+    with trio.fail_after(5):
+        while not await answers_409():
+            await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.rule(266)
+async def test_pending_drafts_are_listed_with_what_is_read_before_a_decision(at: Setting) -> None:
+    """Newest first, with the mark of an unproven sender, the exact reply and its digest."""
+    first = await make_draft(at.desk.db, at.chief, await at.message(subject="One"))
+    second = await make_draft(at.desk.db, at.chief, await at.message(sender_verified=True))
+    told = await at.door.call("plugin_drafts_list")
+    assert [draft["id"] for draft in told["drafts"]] == [second.id, first.id]
+    newest, oldest = told["drafts"]
+    assert oldest["sender"].endswith(UNVERIFIED)
+    assert UNVERIFIED not in newest["sender"]
+    assert oldest["reply"] == first.body
+    assert oldest["body_sha256"] == first.body_sha256.hex()
+    assert (told["total"], told["truncated"]) == (2, False)
+
+
+@pytest.mark.rule(267, 268, 270)
+async def test_a_draft_is_decided_on_exactly_what_was_read(at: Setting) -> None:
+    """By its digest, while it is pending; the audit row tells where."""
+    draft = await make_draft(at.desk.db, at.chief, await at.message())
+    sha256 = draft.body_sha256.hex()
+    wrong = await at.door.call(
+        "plugin_draft_decide", id=draft.id, decision="approve", body_sha256="0" * 64
+    )
+    assert wrong["refused"] == "other_text"
+    told = await at.door.call(
+        "plugin_draft_decide", id=draft.id, decision="approve", body_sha256=sha256
+    )
+    assert told["state"] == DraftState.APPROVED.value
+    (row,) = await read_audit(at.desk.db, at.desk.owner, "plugin.draft.approved")
+    assert row.data["decided_via"] == f"mcp from box/{at.door.session}"
+    withdrawn = await at.door.call(
+        "plugin_draft_decide", id=draft.id, decision="reject", body_sha256=sha256
+    )
+    assert withdrawn["refused"] == "draft_state"
+    async with at.desk.server.client(await at.desk.new_token()) as client:
+        claimed = await client.post("/plugin/v1/drafts/claim", json={"wait_seconds": 0})
+    assert claimed.json().get("draft_id") == draft.id, claimed.text
+
+
+@pytest.mark.rule(268)
+async def test_what_is_somebody_elses_is_no_such_draft(at: Setting, db: SpiedDatabase) -> None:
+    """So is a number that is none."""
+    stranger = await add_owner(db)
+    chief = await make_chief(db, stranger)
+    theirs = await make_message(db, await make_plugin(db, stranger), delivered_to=chief)
+    draft = await make_draft(db, chief, theirs)
+    for number in (draft.id, 2**62, 0):
+        told = await at.door.call(
+            "plugin_draft_decide", id=number, decision="reject", body_sha256="0" * 64
+        )
+        assert told["error"] == "No such draft."
+
+
+async def test_a_decision_is_one_of_two(at: Setting) -> None:
+    """Another word, and another argument, name their field."""
+    told = await at.door.call("plugin_draft_decide", id=1, decision="maybe", body_sha256="0")
+    assert (told["refused"], told["field"]) == ("invalid", "decision")
+    told = await at.door.call("plugin_drafts_list", limit=1)
+    assert told["refused"] == "invalid"
+
+
+async def routes_of(at: Setting) -> dict[int, str]:
+    """The state of each message's route, as the session sees it."""
+    told = await at.door.call("plugin_messages_list")
+    return {one["message_id"]: one["route"]["state"] for one in told["messages"]}
+
+
+@pytest.mark.rule(402)
+async def test_routable_messages_are_listed_with_their_routes(at: Setting) -> None:
+    """Those that the chief has and that can be answered; each route in the words of the door."""
+    plain, quiet = await at.message(body="y" * 400), await at.message(no_reply=True)
+    queued = await make_message(at.desk.db, at.desk.plugin)
+    routed = await at.message(thread="t")
+    await at.door.call("plugin_message_route", message_id=routed.id)
+    seen = await routes_of(at)
+    assert seen == {plain.id: "none", routed.id: "pending"}
+    assert {quiet.id, queued.id}.isdisjoint(seen)
+    told = await at.door.call("plugin_messages_list")
+    shown = {one["message_id"]: one for one in told["messages"]}
+    assert shown[plain.id]["body"] == "y" * 280
+    assert shown[plain.id]["sender"].endswith(UNVERIFIED)
+    assert "deadline_at" in shown[routed.id]["route"]
+    route_id = shown[routed.id]["route"]["route_id"]
+    await at.door.call("route_reply", route_id=route_id, body="Noon works.")
+    assert (await routes_of(at))[routed.id] == "relayed"
+
+
+@pytest.mark.rule(403, 405)
+async def test_a_session_routes_a_message_to_itself_or_to_another(at: Setting) -> None:
+    """The row is the owner's, tells the session, and belongs to the chief that has the message."""
+    message, second = await at.message(), await at.message()
+    told = await at.door.call("plugin_message_route", message_id=message.id)
+    assert told["subject"] == f"mirror:{at.door.session}"
+    other = f"mirror:{at.door.other}"
+    there = await at.door.call("plugin_message_route", message_id=second.id, subject=other)
+    assert there["subject"] == other
+    route = await at.desk.db.run(at.desk.owner, look_at_route, told["route_id"])
+    assert (route.routed_by, route.agent) == (By.OWNER, at.chief.name)
+    row = (await read_audit(at.desk.db, at.desk.owner, "session_route.routed"))[0]
+    assert (row.actor, row.via) == ("owner", "mirror-host")
+    assert row.data["routed_via"] == f"mcp from box/{at.door.session}"
+
+
+@pytest.mark.rule(404)
+@pytest.mark.parametrize("subject", ["", "mirror:", "main:1", "{bare}"])
+async def test_another_subject_is_refused_with_candidates(at: Setting, subject: str) -> None:
+    """A bare id, an empty one and a title: the online sessions are told."""
+    message = await at.message()
+    told = await at.door.call(
+        "plugin_message_route",
+        message_id=message.id,
+        subject=subject.replace("{bare}", at.door.session),
+    )
+    assert told["refused"] == "subject_not_found"
+    named = {one["subject"] for one in told["candidates"]}
+    assert named == {f"mirror:{at.door.session}", f"mirror:{at.door.other}"}
+
+
+@pytest.mark.rule(406)
+async def test_what_cannot_be_routed_is_refused_by_its_code(at: Setting) -> None:
+    """Routed already, not delivered, no reply, and no message at all."""
+    routed, queued = await at.message(), await make_message(at.desk.db, at.desk.plugin)
+    await at.door.call("plugin_message_route", message_id=routed.id)
+    quiet = await at.message(no_reply=True)
+    for number, code in (
+        (routed.id, "already_routed"),
+        (queued.id, "not_delivered"),
+        (quiet.id, "no_reply"),
+        (2**62, "not_found"),
+    ):
+        told = await at.door.call("plugin_message_route", message_id=number)
+        assert told["refused"] == code
+    assert told["error"] == f"no such plugin message: {2**62}"
+
+
+@pytest.mark.rule(318, 319)
+async def test_a_route_is_answered_by_its_own_session(at: Setting) -> None:
+    """Another pane's session is refused, and so is a second answer."""
+    message = await at.message()
+    route_id = (await at.door.call("plugin_message_route", message_id=message.id))["route_id"]
+    other = await at.door.call("route_reply", pane="%2", route_id=route_id, body="No.")
+    assert other["refused"] == "not_its_session"
+    told = await at.door.call("route_reply", route_id=route_id, body="Noon works.")
+    assert told["state"] == "fallback"
+    again = await at.door.call("route_reply", route_id=route_id, body="Noon works.")
+    assert (again["refused"], again["state"]) == ("route_state", "fallback")
+    screened = await at.door.call("route_reply", route_id=route_id, body="See 10.0.0.1")
+    assert screened["refused"] == "screened"
+
+
+@pytest.mark.rule(318)
+async def test_another_hosts_session_answers_nothing(at: Setting) -> None:
+    """A pane of the same name on another host is another session."""
+    message = await at.message()
+    route_id = (await at.door.call("plugin_message_route", message_id=message.id))["route_id"]
+    async with session_door(at.desk, "attic") as attic:
+        told = await attic.call("route_reply", route_id=route_id, body="No.")
+    assert told["refused"] == "not_its_session"
+
+
+@pytest.mark.rule(323)
+async def test_a_session_asks_the_chief_about_its_route(at: Setting) -> None:
+    """The chief sees the question and the message; what it says comes back through the wait."""
+    _, token = await new_agent(at.desk.db, at.desk.owner, "second", chief=False)
+    del token
+    message = await at.message(body="Which gate?")
+    route_id = (await at.door.call("plugin_message_route", message_id=message.id))["route_id"]
+    told = await at.door.call("chief_ask", question="Which gate\nis ours?", route_id=route_id)
+    ask_id = told["ask_id"]
+    waiting = await at.door.call("attention_wait", ids=[ask_id], wait_seconds=0)
+    assert waiting == {"asks": [{"ask_id": ask_id, "state": "waiting"}]}
+    other = await at.door.call("attention_wait", pane="%2", ids=[ask_id], wait_seconds=0)
+    assert other["refused"] == "not_found"
+    foreign = await at.door.call("chief_ask", pane="%2", question="What?", route_id=route_id)
+    assert foreign["refused"] == "not_found"
+    route = await at.desk.db.run(at.desk.owner, look_at_route, route_id)
+    assert route.deadline_at - route.created_at == timedelta(minutes=30)
+
+
+@pytest.mark.rule(323)
+async def test_the_chiefs_answer_wakes_the_session_that_waits(
+    db: SpiedDatabase, owner: Owner, cluster: Cluster
+) -> None:
+    """It comes as soon as the chief's turn is over."""
+    async with mail_desk(db, owner, cluster) as desk, session_door(desk) as door:
+        _, token = await new_agent(db, owner)
+        async with ScriptedAgent(desk.server.url, token) as chief:
+            await chief.next_frame("welcome")
+            ask_id = (await door.call("chief_ask", question="Which gate?"))["ask_id"]
+            turn = await chief.next_frame("turn")
+            assert "> Which gate?" in turn["text"]
+            assert door.session in turn["text"]
+            answers: list[dict[str, Any]] = []
+
+            async def wait() -> None:
+                answers.append(await door.call("attention_wait", ids=[ask_id]))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await chief.send("turn.started", turn_id=turn["turn_id"])
+                await chief.send("turn.done", turn_id=turn["turn_id"], text="The red one.")
+        (answer,) = answers
+        assert answer["asks"] == [{"ask_id": ask_id, "state": "answered", "answer": "The red one."}]
+
+
+async def test_without_a_chief_nobody_is_asked(
+    db: SpiedDatabase, owner: Owner, cluster: Cluster
+) -> None:
+    """The session is told so, and what a question may be."""
+    async with mail_desk(db, owner, cluster) as desk, session_door(desk) as door:
+        assert (await door.call("chief_ask", question="What?"))["refused"] == "no_chief"
+        assert (await door.call("chief_ask", question=" "))["field"] == "question"
+        assert (await door.call("attention_wait", ids=[]))["field"] == "ids"
