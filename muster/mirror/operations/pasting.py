@@ -98,7 +98,7 @@ class _Standing:
 
 
 async def offer(tx: Transaction, command: Offer) -> Send | None:
-    """Hand out the oldest text that may still be pasted; None when there is none now.
+    """Step 6: hand out the oldest text that may still be pasted; None when there is none now.
 
     Audit `send.refused` for each that may not; an offer leaves no row, its end does.
     """

@@ -118,7 +118,7 @@ class _Ended:
 
 
 async def store_windows(tx: Transaction, command: StoreWindows) -> dict[str, int] | None:
-    """Write the host's list; answers the ids of the sessions in it by their Claude ids.
+    """Step 5: write the host's list; answers the ids of the sessions in it by their Claude ids.
 
     None when a later socket of the host was accepted, or it is retired: then nothing is written.
     """

@@ -68,7 +68,7 @@ async def answer_and_relay(
 
 
 async def answer_route(tx: Transaction, command: AnswerRoute) -> Route:
-    """Keep the answer of an open route; the reply's screen looks at it first.
+    """Step 9: keep the answer of an open route; the reply's screen looks at it first.
 
     Raises NotFound, Invalid for the text (with the `rule` and the `offset`), Refused with
     `not_its_session`, `route_state` naming the state, or `other_answer`.

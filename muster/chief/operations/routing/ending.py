@@ -77,7 +77,7 @@ class GiveBackRoute:
 
 
 async def give_back(tx: Transaction, command: GiveBackRoute) -> bool:
-    """As muster: tell the chief that its route ended; false when nothing is owed any more.
+    """Step 10, as muster: tell the chief that its route ended; false when nothing is owed any more.
 
     A turn of its own, or a note while the chief is not running or mid-turn. It is the owner's chief
     of now that is told: the one that held the message may be gone.
