@@ -118,8 +118,9 @@ class Paster:
     now: Callable[[], datetime] = utc_now
 
     async def paste(self, order: Order) -> Done:
-        """Step 7: type the text of `order` and prove it; answers from the journal what is known there.
+        """Step 7: type the text of `order` and prove it.
 
+        Answers from the journal what is known there.
         One call at a time for each send. Cancelled before anything was typed, it leaves nothing;
         after that, a journal entry for `recover`. Raises DurableFileError when an end can't be
         written, which leaves the same.

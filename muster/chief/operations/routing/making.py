@@ -51,7 +51,7 @@ class HandOver:
 
 
 async def route_message(tx: Transaction, command: RouteMessage) -> Route:
-    """Step 8: make a route: its row, and the stored message in the session's queue, in one transaction.
+    """Step 8: make a route, its row and the stored message in the session's queue.
 
     The message is one that was delivered, or is being delivered, to the owner's chief. Raises
     NotFound for none, Refused with `not_delivered`, `already_routed`, `no_reply`,
