@@ -58,7 +58,8 @@ def reply(
 ) -> None:
     """Answer the message of ROUTE, an id, from a session that has no muster MCP server.
 
-    The answer is the reply itself, as its sender will read it. It waits for its owner's approval,
+    The answer is the reply itself, as its sender will read it, without the end of its last line. It
+    waits for its owner's approval,
     unless the server's allowlist has the sender. The same answer again changes nothing.
     """
     from muster.commands.over_http import find_api_token, post
@@ -97,7 +98,7 @@ def _read(path: Path) -> str:
         raise Invalid("The answer must be UTF-8.", field="body-file") from None
     if len(raw) > ANSWER_BYTES_MAX:
         raise Invalid(f"The answer has at most {ANSWER_BYTES_MAX} bytes.", field="body-file")
-    return text
+    return text.rstrip("\r\n")
 
 
 @route.command("list")
