@@ -1,7 +1,6 @@
 """The real host program, killed at each step of a paste: no text is ever typed twice."""
 
 import signal
-from functools import partial
 
 import pytest
 
@@ -37,7 +36,12 @@ async def offered_again(program: MirrorProgram, claude: ClaudePane) -> str:
         state = program.door.pane(claude.pane)["state"]
         if state == "idle":
             await program.door.until_shown(claude)
-        outcome: str = await until(partial(offer, program, claude), 20)
+
+        async def ended() -> str | None:
+            return await offer(program, claude)
+
+        outcome = await until(ended, 20)
+    assert outcome is not None
     return outcome
 
 
