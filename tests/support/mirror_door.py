@@ -93,7 +93,8 @@ class MirrorDoor:
         for window in lists[-1]["windows"] if lists else []:
             for each in window["panes"]:
                 if each["pane"] == pane:
-                    return {**each, "window": window["window"], "title": window["title"]}
+                    of_it = {name: window[name] for name in ("window", "title", "label")}
+                    return {**each, **of_it}
         return {}
 
     async def until_shown(

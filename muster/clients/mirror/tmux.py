@@ -65,9 +65,10 @@ class Pane:
     active: bool
     typable: bool
     look: Look
+    session_name: str
+    window_index: str
     window_name: str
     renamed_by_tmux: bool
-    title: str
     label: str
     folder: str
 
@@ -90,8 +91,9 @@ _FIELDS = (
     "#{window_activity}",
     _MARK,
     "#{automatic-rename}",
+    "#{window_index}",
+    _plain("session_name"),
     _plain("window_name"),
-    _plain("pane_title"),
     _plain("@muster_label"),
     _plain("pane_current_path"),
 )
@@ -218,8 +220,8 @@ def read_panes(said: str) -> tuple[Pane, ...]:
 
 
 def _pane(cells: Sequence[str]) -> Pane:
-    pid, window, pane, pane_pid, active, typable, activity, mark, renames, *texts = cells
-    name, title, label, folder = (text.replace("%21", "!").replace("%25", "%") for text in texts)
+    (pid, window, pane, pane_pid, active, typable, activity, mark, renames, index, *texts) = cells
+    session, name, label, folder = (text.replace("%21", "!").replace("%25", "%") for text in texts)
     return Pane(
         place=Place(tmux_pid=int(pid), pane=pane),
         window=window,
@@ -227,9 +229,10 @@ def _pane(cells: Sequence[str]) -> Pane:
         active=active == "1",
         typable=typable == "1",
         look=Look(activity=datetime.fromtimestamp(int(activity), UTC), mark=mark),
+        session_name=session,
+        window_index=index,
         window_name=name,
         renamed_by_tmux=renames == "1",
-        title=title,
         label=label,
         folder=folder,
     )
