@@ -6,11 +6,15 @@
 What can race, and what is done about it:
 
 - The session leaves idle between the server's decision and the paste. The last look reads the
-  screen, then what the hooks left by now; then tmux itself compares process and cursor in the step
-  that pastes. What hits the few milliseconds after is a prompt that waits behind the session's
-  work: proven once the session takes it, else `unconfirmed`.
-- A permission prompt opens between the paste and Enter, which would answer it. So the hooks are
-  asked once more, and Enter stays away: `unconfirmed`.
+  screen, then what the hooks left by now; then tmux itself compares process, cursor and the second
+  of the window's newest output in the step that pastes. A session that leaves idle shows it at once
+  and calls its hook some tens of milliseconds later, so what is left is the time of its first
+  output. What hits that gap is a prompt that waits behind the session's work: proven once the
+  session takes it, else `unconfirmed`. (In a window where another pane prints all the time there is
+  no such second: there the gap is the few milliseconds between two calls of tmux.)
+- A permission prompt opens between the paste and Enter, which would answer it, or the session loses
+  its terminal to an editor or a shell. So the hooks are asked once more, and Enter goes only to a
+  session that is idle or works: else it stays away, `unconfirmed`.
 - This program is stopped. From `begun` to Enter it is not cancelled, each step being bounded; in
   the wait for proof it leaves `begun`, and `recover` finds the proof after the next start.
 
@@ -213,20 +217,21 @@ class Paster:
             raise RefusedError(Reason.BUSY, "keys do not reach the session: somebody scrolls.")
         return pane, screen
 
-    async def _last_look(self, order: Order) -> Pane:
+    async def _last_look(self, order: Order) -> tuple[Pane, bool]:
+        """The pane, and whether its window is silent (Stillness.stands); raises RefusedError."""
         pane, screen = await self._look(order)
         held = self.stillness.of(pane.place)
         if held is None or held.still_since(self.now()) is None:
             raise RefusedError(Reason.BUSY, "the pane did not hold still.")
         if held.digest != digest_of(screen) or held.look.mark != pane.look.mark:
             raise RefusedError(Reason.BUSY, "the pane's screen just changed.")
-        return pane
+        return pane, self.stillness.stands(pane)
 
     async def _type(self, order: Order, buffer: str, text: str) -> RefusedError | str:
         """Paste and press Enter: what refused it, else what went wrong on the way, or nothing."""
         try:
-            pane = await self._last_look(order)
-            if not await self.tmux.paste(buffer, pane):
+            pane, silent = await self._last_look(order)
+            if not await self.tmux.paste(buffer, pane, silent=silent):
                 return RefusedError(Reason.BUSY, "the pane changed in the moment of the paste.")
         except RefusedError as refusal:
             return refusal
@@ -241,6 +246,8 @@ class Paster:
             return "The session ended right after the paste, so Enter was not pressed."
         if session.state is State.WAITING:
             return "A permission prompt opened right after the paste, so Enter was not pressed."
+        if session.state is State.UNKNOWN:
+            return "The session lost its terminal right after the paste, so Enter was not pressed."
         try:
             await self.tmux.enter(pane.place.pane)
         except TmuxError as error:

@@ -80,6 +80,7 @@ def _plain(name: str) -> str:
 _TYPABLE = (
     "#{?#{||:#{pane_dead},#{||:#{pane_in_mode},#{||:#{pane_input_off},#{pane_synchronized}}}},0,1}"
 )
+_ACTIVITY = "#{window_activity}"
 _MARK = "#{cursor_x}.#{cursor_y}.#{history_size}"
 _FIELDS = (
     "#{pid}",
@@ -88,7 +89,7 @@ _FIELDS = (
     "#{pane_pid}",
     "#{pane_active}",
     _TYPABLE,
-    "#{window_activity}",
+    _ACTIVITY,
     _MARK,
     "#{automatic-rename}",
     "#{window_index}",
@@ -168,16 +169,18 @@ class Tmux:
         except TmuxError:
             return
 
-    async def paste(self, buffer: str, pane: Pane) -> bool:
+    async def paste(self, buffer: str, pane: Pane, *, silent: bool) -> bool:
         """Paste the buffer and forget it; False when the pane is not as it was listed.
 
         That is judged by the tmux server in the same step: the same process, nothing typed or
-        printed that moved its cursor, and keys that reach it alone. A TmuxError leaves open
-        whether it was pasted.
+        printed that moved its cursor, and keys that reach it alone; with `silent`, no output at all
+        in its window in a later second than the listed one. A TmuxError leaves open whether it was
+        pasted.
         """
+        activity = f"{pane.look.activity.timestamp():.0f}"
         same = (
-            f"#{{==:#{{pid}} #{{pane_pid}} {_TYPABLE} {_MARK},"
-            f"{pane.place.tmux_pid} {pane.pid} 1 {pane.look.mark}}}"
+            f"#{{==:#{{pid}} #{{pane_pid}} {_TYPABLE} {_MARK} {_ACTIVITY if silent else activity},"
+            f"{pane.place.tmux_pid} {pane.pid} 1 {pane.look.mark} {activity}}}"
         )
         target = pane.place.pane
         said = await self.call(

@@ -1,8 +1,13 @@
 """A text that muster sends into a session: typed once, as it is, into that session alone."""
 
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
 import pytest
 
 from tests.support.mirror_stage import MirrorStage, mirror
+from tests.support.waiting import until
 
 __all__ = ["mirror"]
 
@@ -99,6 +104,45 @@ async def test_a_session_that_left_idle_unheard_is_seen_by_its_screen(
     assert done["outcome"] == "not_begun"
     assert done["detail"].startswith("busy: the pane")
     assert claude.seen("paste") == []
+
+
+async def test_tmux_itself_sees_output_that_left_the_cursor_where_it_was(
+    mirror: MirrorStage, tmp_path: Path
+) -> None:
+    """In a silent window whatever is printed after the last look keeps the text away."""
+    tmux, got = mirror.host.tmux, tmp_path / "got"
+    # Draws as Claude Code does: a word elsewhere on the screen, and the cursor back in its place.
+    program = (
+        f"stty -echo; echo ready; read go; printf '\\0337\\033[9;1Hbusy\\0338'; exec cat > {got}"
+    )
+    where = await mirror.tmux.run("new-window", "-d", "-P", "-F", "#{pane_id}", program)
+    shows = partial(mirror.tmux.run_now, "capture-pane", "-p", "-t", where)
+    await until(lambda: "ready" in shows())
+    pane, _ = await tmux.look_at(where)
+    await until(lambda: datetime.now(UTC) > pane.look.activity + timedelta(seconds=1))
+    await mirror.tmux.run("send-keys", "-t", where, "Enter")
+    await until(lambda: "busy" in shows())
+    after, _ = await tmux.look_at(where)
+    assert after.look.mark == pane.look.mark
+    await tmux.load("yours", "yours\n")
+    assert not await tmux.paste("yours", pane, silent=True)
+    assert await tmux.paste("yours", pane, silent=False)
+    await until(lambda: got.read_text() == "yours\n")
+
+
+async def test_an_editor_that_opened_right_after_the_paste_gets_no_enter(
+    mirror: MirrorStage,
+) -> None:
+    """Enter stays away from a session that lost its terminal; the send is unconfirmed."""
+    async with mirror.running():
+        claude = await mirror.idle_claude()
+        await mirror.door.paste(claude, "late", send_id=8, proof_seconds=0.5)
+        await claude.until("paste")
+        mirror.sessions.without_terminal = True
+        done = await mirror.door.until("paste.done", send_id=8)
+    assert done["outcome"] == "unconfirmed"
+    assert "lost its terminal" in done["detail"]
+    assert claude.seen("key") == []
 
 
 async def test_a_permission_prompt_right_after_the_paste_gets_no_enter(
