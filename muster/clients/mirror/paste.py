@@ -35,7 +35,7 @@ import trio
 from muster.clients.durable import DurableFileError
 from muster.clients.mirror.journal import Entry, Journal, Outcome
 from muster.clients.mirror.locks import hold_pane
-from muster.clients.mirror.model import Proof, Sessions, State
+from muster.clients.mirror.model import Place, Proof, Sessions, State
 from muster.clients.mirror.stillness import Stillness, digest_of
 from muster.clients.mirror.tmux import Pane, Tmux, TmuxAbsentError, TmuxError
 from muster.clients.mirror.watch import utc_now
@@ -158,8 +158,7 @@ class Paster:
         text = self._readable(order)
         with ExitStack() as stack:
             place = (await self._look(order))[0].place
-            if not stack.enter_context(hold_pane(self.locks, place)):
-                raise RefusedError(Reason.LOCKED, "somebody else types into this pane.")
+            self._lock(stack, place)
             buffer = f"muster-{order.send_id}"
             try:
                 await self.tmux.load(buffer, text)
@@ -175,6 +174,15 @@ class Paster:
             if isinstance(typed, RefusedError):
                 return await self._end(order.send_id, Outcome.NOT_BEGUN, str(typed))
             return await self._prove(order, text, begun_at, typed)
+
+    def _lock(self, stack: ExitStack, place: Place) -> None:
+        try:
+            held = stack.enter_context(hold_pane(self.locks, place))
+        except OSError as error:
+            sentence = f"the pane's lock can't be made: {error.strerror}."
+            raise RefusedError(Reason.UNRECORDED, sentence) from error
+        if not held:
+            raise RefusedError(Reason.LOCKED, "somebody else types into this pane.")
 
     def _readable(self, order: Order) -> str:
         if not self.interactive:
