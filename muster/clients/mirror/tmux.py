@@ -177,27 +177,30 @@ class Tmux:
         in its window in a later second than the listed one. A TmuxError leaves open whether it was
         pasted.
         """
-        activity = f"{pane.look.activity.timestamp():.0f}"
-        same = (
-            f"#{{==:#{{pid}} #{{pane_pid}} {_TYPABLE} {_MARK} {_ACTIVITY if silent else activity},"
-            f"{pane.place.tmux_pid} {pane.pid} 1 {pane.look.mark} {activity}}}"
-        )
-        target = pane.place.pane
-        said = await self.call(
-            "if-shell",
-            "-t",
-            target,
-            "-F",
-            same,
-            # Both ends of the brackets, kept line ends, and the buffer gone with it.
-            f"paste-buffer -p -d -r -b {buffer} -t {target} ; display-message -p pasted",
-            "display-message -p moved",
-        )
-        return said.strip() == "pasted"
+        # Both ends of the brackets, kept line ends, and the buffer gone with it.
+        what = f"paste-buffer -p -d -r -b {buffer} -t {pane.place.pane}"
+        return await self._do_if_same(what, pane, (_MARK, _ACTIVITY) if silent else (_MARK,))
 
-    async def enter(self, pane: str) -> None:
-        """Press Enter in the pane; a TmuxError leaves open whether it was pressed."""
-        await self.call("send-keys", "-t", pane, "Enter")
+    async def enter(self, pane: Pane, *, settled: bool) -> bool:
+        """Press Enter in the pane; False when it is not as it was listed.
+
+        Judged as in `paste`, where the cursor counts only with `settled`. A TmuxError leaves open
+        whether it was pressed.
+        """
+        what = f"send-keys -t {pane.place.pane} Enter"
+        return await self._do_if_same(what, pane, (_MARK,) if settled else ())
+
+    async def _do_if_same(self, what: str, pane: Pane, marks: Sequence[str]) -> bool:
+        listed = {_MARK: pane.look.mark, _ACTIVITY: f"{pane.look.activity.timestamp():.0f}"}
+        wanted = " ".join(
+            [f"{pane.place.tmux_pid} {pane.pid} 1", *(listed[each] for each in marks)]
+        )
+        now = " ".join(["#{pid} #{pane_pid}", _TYPABLE, *marks])
+        same = f"#{{==:{now},{wanted}}}"
+        done = f"{what} ; display-message -p done"
+        target = ("-t", pane.place.pane)
+        said = await self.call("if-shell", *target, "-F", same, done, "display-message -p moved")
+        return said.strip() == "done"
 
     def _server(self) -> tuple[str, ...]:
         if self.socket is None:

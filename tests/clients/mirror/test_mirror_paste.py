@@ -1,5 +1,7 @@
 """A text that muster sends into a session: typed once, as it is, into that session alone."""
 
+import os
+import signal
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 
 from tests.support.bodies import BODIES, as_typed
 from tests.support.mirror_stage import MirrorStage, mirror
-from tests.support.waiting import until
+from tests.support.waiting import dawdle, until
 
 __all__ = ["mirror"]
 
@@ -129,6 +131,52 @@ async def test_an_editor_that_opened_right_after_the_paste_gets_no_enter(
     assert done["outcome"] == "unconfirmed"
     assert "lost its terminal" in done["detail"]
     assert claude.seen("key") == []
+
+
+async def test_a_permission_prompt_gets_no_enter_though_its_hook_is_slow(
+    mirror: MirrorStage,
+) -> None:
+    """A screen that changed after the paste is given the time of a hook before Enter."""
+    async with mirror.running():
+        claude = await mirror.idle_claude()
+        await mirror.door.paste(claude, "late", send_id=8, proof_seconds=0.5)
+        await claude.until("paste")
+        mirror.sessions.deaf = True
+        await dawdle(0.1, because="the screen with the paste has been looked at by then")
+        claude.tell(do="ask")
+        await claude.until("state", to="waiting")
+        await dawdle(0.15, because="so long a hook may take to be heard")
+        mirror.sessions.deaf = False
+        done = await mirror.door.until("paste.done", send_id=8)
+    assert (done["outcome"], claude.seen("key")) == ("unconfirmed", [])
+    assert "permission prompt" in done["detail"]
+
+
+async def test_a_session_that_reads_late_gets_its_enter_by_itself(mirror: MirrorStage) -> None:
+    """Enter waits until the paste is seen: in one read with it, it would be a line of the text."""
+    async with mirror.running():
+        claude = await mirror.idle_claude()
+        process = claude.seen("started")[0]["pid"]
+        os.kill(process, signal.SIGSTOP)
+        await mirror.door.paste(claude, "slow", send_id=8)
+        await dawdle(1, because="the session is slow to read what was typed")
+        os.kill(process, signal.SIGCONT)
+        done = await mirror.door.until("paste.done", send_id=8)
+    assert (done["outcome"], claude.seen("typed")) == ("pasted", [])
+    assert [line["text"] for line in claude.seen("submitted")] == ["slow"]
+
+
+async def test_what_somebody_types_behind_the_paste_is_not_sent_off(mirror: MirrorStage) -> None:
+    """While a person types in an idle session Enter stays away, and the send is unconfirmed."""
+    async with mirror.running():
+        claude = await mirror.idle_claude()
+        await mirror.door.paste(claude, "yours", send_id=8, proof_seconds=0.5)
+        await claude.until("paste")
+        while not mirror.door.seen("paste.done", send_id=8):
+            await mirror.tmux.run("send-keys", "-t", claude.pane, "x")
+    (done,) = mirror.door.seen("paste.done", send_id=8)
+    assert (done["outcome"], claude.seen("key")) == ("unconfirmed", [])
+    assert "typed behind" in done["detail"]
 
 
 async def test_a_permission_prompt_right_after_the_paste_gets_no_enter(
