@@ -3,17 +3,15 @@
 import functools
 import json
 import os
-import re
-import shlex
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import click
 
 from muster.commands import mirror_parts
 from muster.commands.exits import Exit, as_sentence
+from muster.commands.mirror_options import CLAUDE, SESSION_NAME, MirrorOptions, check
 from muster.commands.tokens import DEFAULT_URL, MIRROR, bad_setting, read_token
 from muster.errors import Conflict, MusterError, Refused, Unauthorized
 
@@ -21,16 +19,16 @@ if TYPE_CHECKING:
     from muster.clients.dial import Closed
     from muster.clients.mirror.host import Host
 
-SESSION_NAME = "muster-resume"
-CLAUDE = "claude"
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
 
 @click.group("mirror", invoke_without_command=True)
 @click.option("--url", help=f"Where muster is [MUSTER_URL, else {DEFAULT_URL}].")
 @click.option("--token-file", type=click.Path(path_type=Path), help="Holds this machine's token.")
 @click.option("--interactive", is_flag=True, help="Type what muster sends into idle sessions.")
-@click.option("--resume-spawn", is_flag=True, help="Start ended sessions anew when muster asks.")
+@click.option(
+    "--resume-spawn",
+    is_flag=True,
+    help="Start ended sessions anew when muster asks; goes with --interactive.",
+)
 @click.option(
     "--resume-session", metavar="NAME", help=f"In this tmux session they start [{SESSION_NAME}]."
 )
@@ -64,23 +62,11 @@ for _part in (mirror_parts.hooks, mirror_parts.hook, mirror_parts.mcp, mirror_pa
     mirror.add_command(_part)
 
 
-@attrs.frozen(kw_only=True)
-class MirrorOptions:
-    """The options as they were given."""
-
-    url: str | None
-    token_file: Path | None
-    interactive: bool
-    resume_spawn: bool
-    resume_session: str | None
-    resume_claude: str | None
-    tmux_socket: str | None
-
-
 def _run(options: MirrorOptions, *, as_json: bool) -> None:
     # Here and below: what is heavy is imported only once it is needed.
     import trio
 
+    from muster.clients.mirror.host import HostFailedError, first_of
     from muster.clients.state_folder import StateFolderBusyError
     from muster.clients.stopping import until_stopped
 
@@ -93,9 +79,11 @@ def _run(options: MirrorOptions, *, as_json: bool) -> None:
     try:
         closed = trio.run(until_stopped, host.run)
     except* StateFolderBusyError as errors:
-        trouble = Conflict(as_sentence(str(errors.exceptions[0])))
+        trouble = Conflict(as_sentence(str(first_of(errors))))
+    except* HostFailedError as errors:
+        trouble = MusterError(as_sentence(str(first_of(errors))))
     except* OSError as errors:
-        trouble = bad_setting(f"the state folder cannot be used: {errors.exceptions[0]}", None)
+        trouble = bad_setting(f"the state folder cannot be used: {first_of(errors)}", None)
     if trouble is not None:
         raise trouble
     if closed is not None:
@@ -103,44 +91,35 @@ def _run(options: MirrorOptions, *, as_json: bool) -> None:
 
 
 def _host(options: MirrorOptions, *, as_json: bool) -> "Host":
-    from muster.clients.dial import socket_url
-    from muster.clients.mirror.frames import PATH
     from muster.clients.mirror.hooks import open_sessions
     from muster.clients.mirror.host import Host
     from muster.clients.mirror.resume import Resumer
     from muster.clients.mirror.spool import spool_folder
     from muster.clients.mirror.tmux import Tmux
 
-    if not options.resume_spawn and (options.resume_session or options.resume_claude):
-        raise click.UsageError("--resume-session and --resume-claude go with --resume-spawn")
-    session = options.resume_session or SESSION_NAME
-    if not _NAME.fullmatch(session):
-        raise click.UsageError("--resume-session takes letters, digits, hyphens and underscores")
-    claude = shlex.split(options.resume_claude or CLAUDE)
-    if not claude:
-        raise click.UsageError("--resume-claude needs a program")
-    address = options.url or os.environ.get("MUSTER_URL") or DEFAULT_URL
-    try:
-        socket_url(address, PATH)
-    except ValueError as error:
-        raise bad_setting(str(error), "url") from error
+    settings = check(options)
     token = read_token(MIRROR, options.token_file, os.environ)
     name = socket.gethostname()
-    folder = _state_folder(name, options.tmux_socket)
-    tmux = Tmux(socket=options.tmux_socket)
+    folder = _state_folder(name, settings.tmux_socket)
+    tmux = Tmux(socket=settings.tmux_socket)
     spool, home = Path(spool_folder(os.environ)), Path.home()
     resumer = Resumer(
-        tmux=tmux, spool=spool, home=home, folder=folder, tmux_session=session, claude=claude
+        tmux=tmux,
+        spool=spool,
+        home=home,
+        folder=folder,
+        tmux_session=settings.resume_session,
+        claude=settings.resume_claude,
     )
     return Host(
-        url=address,
+        url=settings.url,
         token=token,
         name=name,
         folder=folder,
         tmux=tmux,
-        interactive=options.interactive,
+        interactive=settings.interactive,
         open_sessions=lambda tell: open_sessions(spool, home=home, tell=tell),
-        resumes=resumer if options.resume_spawn else None,
+        resumes=resumer if settings.resumes else None,
         lines=functools.partial(_tell, as_json=as_json),
     )
 

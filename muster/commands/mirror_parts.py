@@ -3,11 +3,14 @@
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from muster.commands.exits import Exit
+from muster.commands.mirror_options import MirrorOptions, check
 from muster.commands.tokens import DEFAULT_URL, MIRROR, read_token
 from muster.errors import MusterError, Refused
 
@@ -26,18 +29,20 @@ def hooks() -> None:
     """Have Claude Code tell muster what its sessions do."""
 
 
-@hooks.command("install")
-@click.option("--remove", is_flag=True, help="Take muster's hooks out again.")
-@click.option("--print", "prints", is_flag=True, help="Print the hooks and write nothing.")
-@click.option(
+_SETTINGS = click.option(
     "--settings",
     type=click.Path(path_type=Path),
     help="The file [settings.json in CLAUDE_CONFIG_DIR, else in ~/.claude].",
 )
+
+
+@hooks.command("install")
+@click.option("--print", "prints", is_flag=True, help="Print the hooks and write nothing.")
+@_SETTINGS
 @click.option(
     "--claude", default="claude", show_default=True, metavar="CMD", help="Claude Code's program."
 )
-def install(*, remove: bool, prints: bool, settings: Path | None, claude: str) -> None:
+def install(*, prints: bool, settings: Path | None, claude: str) -> None:
     """Write muster's hooks into Claude Code's settings; what is there stays.
 
     Sessions that run take them up by themselves; what one does is known from its next hook on. A
@@ -46,36 +51,49 @@ def install(*, remove: bool, prints: bool, settings: Path | None, claude: str) -
     """
     import json
 
-    from muster.clients.mirror.hook_settings import (
-        SettingsError,
-        change,
-        events_of,
-        settings_path,
-        with_hooks,
-    )
+    from muster.clients.mirror.hook_settings import events_of, with_hooks
 
-    if remove and prints:
-        raise click.UsageError("--print shows what an installation would write; --remove is none")
-    events = () if remove else events_of(_version_of(claude))
+    events = events_of(_version_of(claude))
     if prints:
         click.echo(json.dumps(with_hooks({}, _this_program(), events), indent=2))
         return
+    _change(settings, _this_program(), events)
+
+
+@hooks.command("uninstall")
+@_SETTINGS
+def uninstall(*, settings: Path | None) -> None:
+    """Take muster's hooks out of Claude Code's settings again; what else is there stays."""
+    _change(settings, None, ())
+
+
+def _change(settings: Path | None, program: str | None, events: Sequence[str]) -> None:
+    from muster.clients.mirror.hook_settings import SettingsError, change, settings_path
+
     path = settings or settings_path(os.environ)
     try:
-        changed = change(path, None if remove else _this_program(), events)
+        changed = change(path, program, events)
     except SettingsError as error:
         raise Refused(str(error)) from error
-    done = "are taken out of" if remove else "are in"
+    done = "are taken out of" if program is None else "are in"
     click.echo(f"muster's hooks {done} {path}{'' if changed else ' already'}.", err=True)
 
 
-@click.command("hook")
-@click.argument("event")
-def hook(event: str) -> NoReturn:
-    """What Claude Code calls at each EVENT, with its JSON on stdin; says nothing, ends well."""
-    from muster.commands.mirror_hook import answer
+# What is wrong with its arguments it says itself.
+@click.command("hook", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.argument("event", required=False)
+@click.pass_context
+def hook(ctx: click.Context, /, *, event: str | None) -> int:
+    """What Claude Code calls at each EVENT, with its JSON on stdin; says nothing, ends well.
 
-    answer(event)
+    Wrong arguments exit 1 and not 2 as elsewhere: 2 would stop the prompt or the tool.
+    """
+    if event is not None and not event.startswith("-") and not ctx.args:
+        from muster.commands.mirror_hook import answer
+
+        answer(event)
+    click.echo("muster: It is called as `muster mirror hook EVENT`.", err=True)
+    return Exit.FAILED
 
 
 @click.command("mcp", epilog=f"Told to Claude Code by: {ADD_MCP}")
@@ -114,6 +132,7 @@ def unit(*, installs: bool, **given: Any) -> None:
     """Print a systemd unit that runs `muster mirror` with these options, for this user."""
     from muster.clients.mirror.unit import unit_path, unit_text
 
+    check(MirrorOptions(**given))
     command = [*shlex.split(_this_program()), "mirror", *_options(given)]
     try:
         text = unit_text(command, starts_sessions=bool(given["resume_spawn"]))

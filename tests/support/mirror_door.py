@@ -85,12 +85,16 @@ class MirrorDoor:
         await until(lambda: len(self.seen(kind)) >= count, seconds)
 
     def pane(self, pane: str) -> Frame:
-        """The pane in the newest list of windows; empty when it is not there."""
-        lists = self.seen("windows")
+        """The pane in the newest connection's newest list of windows; empty when it is not there.
+
+        What a program of before said may be read after the one that came in its place has begun.
+        """
+        lists = self.seen("windows", connection=len(self.sockets))
         for window in lists[-1]["windows"] if lists else []:
             for each in window["panes"]:
                 if each["pane"] == pane:
-                    return {**each, "window": window["window"], "title": window["title"]}
+                    of_it = {name: window[name] for name in ("window", "title", "label")}
+                    return {**each, **of_it}
         return {}
 
     async def until_shown(

@@ -57,6 +57,13 @@ class MirrorProgram:
         (self.folder / "trap").write_text(f"{when} {count} {words}\n")
 
     @property
+    def journal(self) -> Path:
+        """What the program wrote down of sends."""
+        state = Path(self.tmux.environ["XDG_STATE_HOME"])
+        (journal,) = state.glob("muster/mirror/*/journal-*.sqlite3")
+        return journal
+
+    @property
     def told(self) -> str:
         """What the program wrote to stderr."""
         return (self.folder / "stderr").read_text()
@@ -102,15 +109,16 @@ class MirrorProgram:
 @pytest.fixture
 async def program(tmp_path: Path) -> AsyncIterator[MirrorProgram]:
     """A tmux whose home has muster's hooks, a door, and the program that is not running yet."""
-    async with _program(tmp_path) as ready:
+    async with open_program(tmp_path) as ready:
         yield ready
 
 
 @asynccontextmanager
-async def _program(folder: Path) -> AsyncIterator[MirrorProgram]:
+async def open_program(folder: Path) -> AsyncIterator[MirrorProgram]:
+    """Make what the fixture gives, below `folder`: once for each machine of a test."""
     async with open_tmux(folder / "box") as tmux, open_door() as door:
         muster = folder / "bin" / "muster"
-        muster.parent.mkdir()
+        muster.parent.mkdir(parents=True)
         muster.write_text(f'#!/bin/sh\nexec {sys.executable} -m muster "$@"\n')
         settings = tmux.home / ".claude" / "settings.json"
         settings.parent.mkdir(exist_ok=True)

@@ -46,6 +46,7 @@ class LedgerSessions:
     changes: Wake = attrs.field(factory=Wake)
     known: dict[str, ClaudePane] = attrs.field(factory=dict)
     deaf: bool = False
+    without_terminal: bool = False
     proves: bool = True
     _heard: dict[str, SessionState | None] = attrs.field(factory=dict)
 
@@ -61,7 +62,10 @@ class LedgerSessions:
             return None
         if not self.deaf:
             self._heard[place.pane] = _state(claude)
-        return self._heard.get(place.pane)
+        heard = self._heard.get(place.pane)
+        if heard is not None and heard.state is State.IDLE and self.without_terminal:
+            return attrs.evolve(heard, state=State.UNKNOWN)
+        return heard
 
     async def hear(self) -> None:
         """Tell of each new line in a ledger, as hooks would."""

@@ -29,6 +29,14 @@ from muster.clients.mirror.watch import Watch
 from muster.clients.mirror.windows import Listing, cleaned
 from muster.clients.wires import Wire
 
+
+class HostFailedError(Exception):
+    """A host that was up can't go on, as with a full disk; begun anew it may. Says why.
+
+    You don't get one for what was so from the beginning: that is an OSError.
+    """
+
+
 OpenSessions = Callable[[TellFocus], AbstractAsyncContextManager[Sessions]]
 
 
@@ -55,19 +63,26 @@ class Host:
         """Mirror until cancelled; returns only what no retry mends.
 
         Raises StateFolderBusyError when another process holds the folder, OSError when it can't
-        be used (DurableFileError, when that is so for its journal, also later).
+        be used, and HostFailedError when that is so later. All may come in a group.
         """
         outbox = Outbox()
 
         def tell(focus: Focus) -> None:
             outbox.put(("focus", (focus.claude_session, focus.at)), frames.focus(focus))
 
-        async with (
-            open_journal(self.folder, self.url) as journal,
-            self.open_sessions(tell) as sessions,
-        ):
-            forget_locks(self.folder / "locks")
-            return await self._run(journal, sessions, outbox)
+        is_up = False
+        try:
+            async with (
+                open_journal(self.folder, self.url) as journal,
+                self.open_sessions(tell) as sessions,
+            ):
+                forget_locks(self.folder / "locks")
+                is_up = True
+                return await self._run(journal, sessions, outbox)
+        except* OSError as errors:
+            if not is_up:
+                raise
+            raise HostFailedError(str(first_of(errors))) from errors
 
     async def _run(self, journal: Journal, sessions: Sessions, outbox: Outbox) -> Closed:
         def list_windows(listing: Listing) -> None:
@@ -122,3 +137,11 @@ class Host:
 
     def _report(self, event: str, facts: Mapping[str, object]) -> None:
         self.lines(event, **facts)
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error in a group, and in the groups within, as nurseries wrap what passes them."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

@@ -6,11 +6,16 @@
 What can race, and what is done about it:
 
 - The session leaves idle between the server's decision and the paste. The last look reads the
-  screen, then what the hooks left by now; then tmux itself compares process and cursor in the step
-  that pastes. What hits the few milliseconds after is a prompt that waits behind the session's
-  work: proven once the session takes it, else `unconfirmed`.
-- A permission prompt opens between the paste and Enter, which would answer it. So the hooks are
-  asked once more, and Enter stays away: `unconfirmed`.
+  screen, then what the hooks left by now; then tmux itself compares process, cursor and the second
+  of the window's newest output in the step that pastes. A session that leaves idle shows it at once
+  and calls its hook some tens of milliseconds later, so what is left is the time of its first
+  output. What hits that gap is a prompt that waits behind the session's work: proven once the
+  session takes it, else `unconfirmed`. (In a window where another pane prints all the time there is
+  no such second: there the gap is the few milliseconds between two calls of tmux.)
+- A permission prompt opens between the paste and Enter, which would answer it, or the session loses
+  its terminal to an editor or a shell. So Enter waits until the screen shows the paste and holds
+  still for as long as a hook takes; then the hooks are asked once more, and tmux presses it only
+  if the screen's cursor is where it was. Else it stays away: `unconfirmed`.
 - This program is stopped. From `begun` to Enter it is not cancelled, each step being bounded; in
   the wait for proof it leaves `begun`, and `recover` finds the proof after the next start.
 
@@ -31,15 +36,21 @@ import trio
 from muster.clients.durable import DurableFileError
 from muster.clients.mirror.journal import Entry, Journal, Outcome
 from muster.clients.mirror.locks import hold_pane
-from muster.clients.mirror.model import Proof, Sessions, State
+from muster.clients.mirror.model import Place, Proof, Sessions, State
 from muster.clients.mirror.stillness import Stillness, digest_of
 from muster.clients.mirror.tmux import Pane, Tmux, TmuxAbsentError, TmuxError
 from muster.clients.mirror.watch import utc_now
 
 TEXT_BYTES_MAX = 96 * 1024
-GAP_SECONDS = 0.25
+FIRST_LOOK_SECONDS = 0.1
 GAP_BYTES_A_SECOND = 128 * 1024
 """The gap before Enter grows with the text: a terminal program takes its time to read it."""
+
+GAP_SECONDS = 0.2
+"""So long a screen that shows the paste has to hold still before Enter."""
+
+SETTLE_SECONDS = 3.0
+"""After so long Enter is pressed though the session's work moves the screen, or nothing does."""
 
 PROOF_SECONDS_MAX = 3600.0
 RECOVERY_SECONDS = 3.0
@@ -155,8 +166,7 @@ class Paster:
         text = self._readable(order)
         with ExitStack() as stack:
             place = (await self._look(order))[0].place
-            if not stack.enter_context(hold_pane(self.locks, place)):
-                raise RefusedError(Reason.LOCKED, "somebody else types into this pane.")
+            self._lock(stack, place)
             buffer = f"muster-{order.send_id}"
             try:
                 await self.tmux.load(buffer, text)
@@ -172,6 +182,15 @@ class Paster:
             if isinstance(typed, RefusedError):
                 return await self._end(order.send_id, Outcome.NOT_BEGUN, str(typed))
             return await self._prove(order, text, begun_at, typed)
+
+    def _lock(self, stack: ExitStack, place: Place) -> None:
+        try:
+            held = stack.enter_context(hold_pane(self.locks, place))
+        except OSError as error:
+            sentence = f"the pane's lock can't be made: {error.strerror}."
+            raise RefusedError(Reason.UNRECORDED, sentence) from error
+        if not held:
+            raise RefusedError(Reason.LOCKED, "somebody else types into this pane.")
 
     def _readable(self, order: Order) -> str:
         if not self.interactive:
@@ -214,20 +233,22 @@ class Paster:
             raise RefusedError(Reason.BUSY, "keys do not reach the session: somebody scrolls.")
         return pane, screen
 
-    async def _last_look(self, order: Order) -> Pane:
+    async def _last_look(self, order: Order) -> tuple[Pane, str]:
+        """The pane and its screen, if that held still; raises RefusedError."""
         pane, screen = await self._look(order)
         held = self.stillness.of(pane.place)
         if held is None or held.still_since(self.now()) is None:
             raise RefusedError(Reason.BUSY, "the pane did not hold still.")
         if held.digest != digest_of(screen) or held.look.mark != pane.look.mark:
             raise RefusedError(Reason.BUSY, "the pane's screen just changed.")
-        return pane
+        return pane, screen
 
     async def _type(self, order: Order, buffer: str, text: str) -> RefusedError | str:
         """Paste and press Enter: what refused it, else what went wrong on the way, or nothing."""
         try:
-            pane = await self._last_look(order)
-            if not await self.tmux.paste(buffer, pane):
+            pane, screen = await self._last_look(order)
+            silent = self.stillness.stands(pane)
+            if not await self.tmux.paste(buffer, pane, silent=silent):
                 return RefusedError(Reason.BUSY, "the pane changed in the moment of the paste.")
         except RefusedError as refusal:
             return refusal
@@ -235,18 +256,49 @@ class Paster:
             return RefusedError(Reason.GONE, f"the pane is gone: {error}.")
         except TmuxError as error:
             return f"It is not known whether tmux pasted it ({error}); Enter was not pressed."
-        await trio.sleep(GAP_SECONDS + len(text.encode()) / GAP_BYTES_A_SECOND)
+        try:
+            return await self._press_enter(order, pane, screen, len(text.encode()))
+        except TmuxError as error:
+            return f"It was pasted, but Enter may not have been pressed ({error})."
+
+    async def _press_enter(self, order: Order, pane: Pane, before: str, bytes_count: int) -> str:
+        """Press Enter once the screen shows the paste and holds still; why not, else nothing.
+
+        A permission prompt is on the screen before its hook is heard. So a screen that changed is
+        given the time of a hook, and tmux itself sees to it that it is the one that was judged. One
+        that moves all the time is a session at work, which queues what is entered, or a person who
+        types, whose text it would send off.
+        """
+        last, rest = before, FIRST_LOOK_SECONDS + bytes_count / GAP_BYTES_A_SECOND
+        deadline = trio.current_time() + rest + SETTLE_SECONDS
+        while True:
+            await trio.sleep(rest)
+            look, screen = await self.tmux.look_at(pane.place.pane)
+            late = trio.current_time() >= deadline
+            moves, settled = screen != last, screen == last != before
+            if settled or late:
+                if (trouble := await self._keeps_enter_away(order, look, moves=moves)) is not None:
+                    return trouble
+                if await self.tmux.enter(look, settled=settled):
+                    return ""
+                if late:
+                    return "The pane changed in the moment of Enter, so it was not pressed."
+            last, rest = screen, GAP_SECONDS
+
+    async def _keeps_enter_away(self, order: Order, pane: Pane, *, moves: bool) -> str | None:
         await self.sessions.catch_up()
         session = self.sessions.state_of(pane.place)
         if session is None or session.claude_session != order.claude_session:
             return "The session ended right after the paste, so Enter was not pressed."
         if session.state is State.WAITING:
             return "A permission prompt opened right after the paste, so Enter was not pressed."
-        try:
-            await self.tmux.enter(pane.place.pane)
-        except TmuxError as error:
-            return f"It was pasted, but Enter may not have been pressed ({error})."
-        return ""
+        if session.state is State.UNKNOWN:
+            return "The session lost its terminal right after the paste, so Enter was not pressed."
+        if not pane.typable:
+            return "Somebody scrolled in the pane right after the paste, so Enter was not pressed."
+        if moves and session.state is State.IDLE:
+            return "Somebody typed behind the paste, so Enter was not pressed."
+        return None
 
     async def _prove(self, order: Order, text: str, begun_at: datetime, trouble: str) -> Done:
         proof = self.sessions.proven(order.claude_session, text, begun_at)

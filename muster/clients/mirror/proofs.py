@@ -15,8 +15,11 @@ from muster.clients.mirror.spool import Kept, digest_of
 from muster.clients.mirror.transcripts import Reader, Told
 
 USED_MAX: Final = 1000
-ENDING_CHARACTERS_MIN: Final = 32
-"""A text this long is proven by a prompt that ends with it: somebody's draft stood before it."""
+PART_CHARACTERS_MIN: Final = 32
+"""A text this long is proven by a prompt that ends or begins with it.
+
+Somebody's draft stood before it, or somebody typed on behind it and sent off both.
+"""
 
 _SAME_PROMPT: Final = timedelta(seconds=10)
 # Transcripts have milliseconds, and what is cut off would be before the paste.
@@ -79,7 +82,7 @@ def moment(seconds: float) -> datetime:
 
 
 def _holds(told: Told, text: str) -> bool:
-    """Whether a prompt is the text, or a draft of somebody's with the text behind it."""
+    """Whether a prompt is the text, or has it behind a draft of somebody's or before one."""
     prompt, wanted = "".join(told.text.split()), "".join(text.split())
-    long_enough = len(wanted) >= ENDING_CHARACTERS_MIN
-    return prompt == wanted or (long_enough and prompt.endswith(wanted))
+    is_part = prompt.startswith(wanted) or prompt.endswith(wanted)
+    return prompt == wanted or (is_part and len(wanted) >= PART_CHARACTERS_MIN)

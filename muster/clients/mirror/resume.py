@@ -7,7 +7,9 @@ allow it: one start of a session in 10 minutes, 6 starts in an hour. A start is 
 made, so no restart of this program gives one more.
 
 "Runs the session" has three witnesses, each of which is enough: its hooks' newest word with a
-living process, a process that was begun with its id, a tmux pane that was.
+living process, a process that was begun with its id, a tmux pane that was. What can't be told is a
+no as well: a Claude Code in the session's folder of which no hook spoke (outside of tmux none
+does) may have taken it up by itself, and two processes would write into one transcript.
 """
 
 import json
@@ -23,7 +25,14 @@ import attrs
 import trio
 
 from muster.clients.mirror.model import Outcome, Resumed
-from muster.clients.mirror.spool import SESSION_ID, as_members, lives, read_session
+from muster.clients.mirror.spool import (
+    SESSION_ID,
+    SESSIONS,
+    as_members,
+    lives,
+    process_stat,
+    read_session,
+)
 from muster.clients.mirror.tmux import Tmux, TmuxError
 from muster.clients.mirror.transcripts import Reader, find_transcripts, first_folder, slug_of
 
@@ -32,6 +41,8 @@ SESSION_EVERY: Final = timedelta(minutes=10)
 HOST_WITHIN: Final = timedelta(hours=1)
 HOST_MAX: Final = 6
 LIMITS_BYTES_MAX: Final = 64 << 10
+ANCESTORS_MAX: Final = 16
+CLAUDE: Final = "claude"
 COMMAND_BYTES_MAX: Final = 64 << 10
 
 
@@ -73,7 +84,7 @@ class Resumer:
     home: Path
     folder: Path
     tmux_session: str = "muster-resume"
-    claude: Sequence[str] = ("claude",)
+    claude: Sequence[str] = (CLAUDE,)
     _one_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     async def resume(self, claude_session: str) -> Resumed:
@@ -91,6 +102,8 @@ class Resumer:
         folder = await trio.to_thread.run_sync(_folder_of, self.home / ".claude", session)
         if await trio.to_thread.run_sync(self._runs, session) or await self._has_pane(session):
             raise _No("The session is running on this host.")
+        if await trio.to_thread.run_sync(self._may_run, folder):
+            raise _No("A Claude Code runs in the session's folder, and may be running the session.")
         await trio.to_thread.run_sync(self._count, session, datetime.now(UTC))
         try:
             return await self._open_window(session, folder)
@@ -100,8 +113,26 @@ class Resumer:
     def _runs(self, session: str) -> bool:
         kept = read_session(str(self.spool), session)
         return (kept is not None and lives(kept)) or any(
-            _names(words, session) for words in _commands()
+            _names(words, session) for _, words in _commands()
         )
+
+    def _may_run(self, folder: str) -> bool:
+        """Whether a Claude Code works in the folder of which no hook said what it runs."""
+        program = Path(self.claude[0]).name
+        there = [
+            process
+            for process, words in _commands()
+            if _is_claude(words, program) and _works_in(process, folder)
+        ]
+        known = frozenset(self._known()) if there else frozenset()
+        return any(not is_of(process, known) for process in there)
+
+    def _known(self) -> Iterable[int]:
+        for path in (self.spool / SESSIONS).glob("*.json"):
+            if SESSION_ID.fullmatch(path.stem):
+                kept = read_session(str(self.spool), path.stem)
+                if kept is not None and lives(kept):
+                    yield kept.process
 
     async def _has_pane(self, session: str) -> bool:
         try:
@@ -169,8 +200,8 @@ def _newest_folder(path: Path) -> str | None:
     return reader.prompts[-1].cwd if reader.prompts else None
 
 
-def _commands() -> Iterable[list[str]]:
-    """The words of the command lines of all other processes that may be looked at."""
+def _commands() -> Iterable[tuple[int, list[str]]]:
+    """All other processes that may be looked at, with the words of their command lines."""
     own = str(os.getpid())
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or entry.name == own:
@@ -180,11 +211,35 @@ def _commands() -> Iterable[list[str]]:
                 said = file.read(COMMAND_BYTES_MAX)
         except OSError:
             continue
-        yield said.decode(errors="replace").split("\0")
+        yield int(entry.name), said.decode(errors="replace").split("\0")
 
 
 def _names(words: Sequence[str], session: str) -> bool:
     return any(word == session or word.endswith(f"={session}") for word in words)
+
+
+def _is_claude(words: Sequence[str], program: str) -> bool:
+    """Whether a command line is Claude Code's: by its name, also as a script of an interpreter."""
+    return any(
+        Path(word).name in (program, CLAUDE) or f"/{CLAUDE}-code/" in word for word in words[:2]
+    )
+
+
+def is_of(process: int, known: frozenset[int]) -> bool:
+    """Whether a process is one of these, or one of them started it or what did."""
+    for _ in range(ANCESTORS_MAX):
+        stat = process_stat(process)
+        if process in known or stat is None:
+            return process in known
+        process = int(stat[1])
+    return False
+
+
+def _works_in(process: int, folder: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/cwd").samefile(folder)
+    except OSError:
+        return False
 
 
 def _login_shell() -> str:

@@ -56,9 +56,13 @@ class Stillness:
         """Which of the panes that say idle have to be read; what is known of others is dropped."""
         places = {pane.place for pane in idle}
         self._held = {place: held for place, held in self._held.items() if place in places}
-        return tuple(pane for pane in idle if not self._stands(pane))
+        return tuple(pane for pane in idle if not self.stands(pane))
 
-    def _stands(self, pane: Pane) -> bool:
+    def stands(self, pane: Pane) -> bool:
+        """Whether nothing was printed in the pane's window since its screen was read.
+
+        Then whatever is printed from now on makes the window's newest output one of a later second.
+        """
         held = self._held.get(pane.place)
         if held is None or held.look != pane.look:
             return False

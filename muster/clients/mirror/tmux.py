@@ -65,9 +65,10 @@ class Pane:
     active: bool
     typable: bool
     look: Look
+    session_name: str
+    window_index: str
     window_name: str
     renamed_by_tmux: bool
-    title: str
     label: str
     folder: str
 
@@ -79,6 +80,7 @@ def _plain(name: str) -> str:
 _TYPABLE = (
     "#{?#{||:#{pane_dead},#{||:#{pane_in_mode},#{||:#{pane_input_off},#{pane_synchronized}}}},0,1}"
 )
+_ACTIVITY = "#{window_activity}"
 _MARK = "#{cursor_x}.#{cursor_y}.#{history_size}"
 _FIELDS = (
     "#{pid}",
@@ -87,11 +89,12 @@ _FIELDS = (
     "#{pane_pid}",
     "#{pane_active}",
     _TYPABLE,
-    "#{window_activity}",
+    _ACTIVITY,
     _MARK,
     "#{automatic-rename}",
+    "#{window_index}",
+    _plain("session_name"),
     _plain("window_name"),
-    _plain("pane_title"),
     _plain("@muster_label"),
     _plain("pane_current_path"),
 )
@@ -166,33 +169,38 @@ class Tmux:
         except TmuxError:
             return
 
-    async def paste(self, buffer: str, pane: Pane) -> bool:
+    async def paste(self, buffer: str, pane: Pane, *, silent: bool) -> bool:
         """Paste the buffer and forget it; False when the pane is not as it was listed.
 
         That is judged by the tmux server in the same step: the same process, nothing typed or
-        printed that moved its cursor, and keys that reach it alone. A TmuxError leaves open
-        whether it was pasted.
+        printed that moved its cursor, and keys that reach it alone; with `silent`, no output at all
+        in its window in a later second than the listed one. A TmuxError leaves open whether it was
+        pasted.
         """
-        same = (
-            f"#{{==:#{{pid}} #{{pane_pid}} {_TYPABLE} {_MARK},"
-            f"{pane.place.tmux_pid} {pane.pid} 1 {pane.look.mark}}}"
-        )
-        target = pane.place.pane
-        said = await self.call(
-            "if-shell",
-            "-t",
-            target,
-            "-F",
-            same,
-            # Both ends of the brackets, kept line ends, and the buffer gone with it.
-            f"paste-buffer -p -d -r -b {buffer} -t {target} ; display-message -p pasted",
-            "display-message -p moved",
-        )
-        return said.strip() == "pasted"
+        # Both ends of the brackets, kept line ends, and the buffer gone with it.
+        what = f"paste-buffer -p -d -r -b {buffer} -t {pane.place.pane}"
+        return await self._do_if_same(what, pane, (_MARK, _ACTIVITY) if silent else (_MARK,))
 
-    async def enter(self, pane: str) -> None:
-        """Press Enter in the pane; a TmuxError leaves open whether it was pressed."""
-        await self.call("send-keys", "-t", pane, "Enter")
+    async def enter(self, pane: Pane, *, settled: bool) -> bool:
+        """Press Enter in the pane; False when it is not as it was listed.
+
+        Judged as in `paste`, where the cursor counts only with `settled`. A TmuxError leaves open
+        whether it was pressed.
+        """
+        what = f"send-keys -t {pane.place.pane} Enter"
+        return await self._do_if_same(what, pane, (_MARK,) if settled else ())
+
+    async def _do_if_same(self, what: str, pane: Pane, marks: Sequence[str]) -> bool:
+        listed = {_MARK: pane.look.mark, _ACTIVITY: f"{pane.look.activity.timestamp():.0f}"}
+        wanted = " ".join(
+            [f"{pane.place.tmux_pid} {pane.pid} 1", *(listed[each] for each in marks)]
+        )
+        now = " ".join(["#{pid} #{pane_pid}", _TYPABLE, *marks])
+        same = f"#{{==:{now},{wanted}}}"
+        done = f"{what} ; display-message -p done"
+        target = ("-t", pane.place.pane)
+        said = await self.call("if-shell", *target, "-F", same, done, "display-message -p moved")
+        return said.strip() == "done"
 
     def _server(self) -> tuple[str, ...]:
         if self.socket is None:
@@ -218,8 +226,8 @@ def read_panes(said: str) -> tuple[Pane, ...]:
 
 
 def _pane(cells: Sequence[str]) -> Pane:
-    pid, window, pane, pane_pid, active, typable, activity, mark, renames, *texts = cells
-    name, title, label, folder = (text.replace("%21", "!").replace("%25", "%") for text in texts)
+    (pid, window, pane, pane_pid, active, typable, activity, mark, renames, index, *texts) = cells
+    session, name, label, folder = (text.replace("%21", "!").replace("%25", "%") for text in texts)
     return Pane(
         place=Place(tmux_pid=int(pid), pane=pane),
         window=window,
@@ -227,9 +235,10 @@ def _pane(cells: Sequence[str]) -> Pane:
         active=active == "1",
         typable=typable == "1",
         look=Look(activity=datetime.fromtimestamp(int(activity), UTC), mark=mark),
+        session_name=session,
+        window_index=index,
         window_name=name,
         renamed_by_tmux=renames == "1",
-        title=title,
         label=label,
         folder=folder,
     )

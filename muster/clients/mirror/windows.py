@@ -4,6 +4,13 @@ Rules: a pane shows the session that its hooks named. Its state is the hooks', b
 holds only while the screen holds still as well, and `idle_since` is the later of both beginnings.
 A session whose hook said idle and whose screen moves is `unknown`: somebody types, or a hook was
 missed. A list is what fits into a frame; panes without Claude Code go first.
+
+A window's title is where it stands in tmux (`main:1`), its label the name that a person gave it
+(the window option `@muster_label`, else the window's name unless tmux makes that by itself); muster
+shows the label where there is one. Rejected: the pane's title, which the program in it sets. It may
+be anything (what a session works on, a host's name, as it is by default), and a window's name may
+leave muster in a fleet report, which names no host and tells nothing of a conversation but titles
+of summaries.
 """
 
 from collections.abc import Sequence
@@ -94,8 +101,8 @@ def compose(
     views = tuple(
         WindowView(
             window=window,
-            title=_title(panes),
-            label=cleaned(panes[0].pane.label, LABEL_CHARACTERS_MAX) or None,
+            title=_title(panes[0].pane),
+            label=_label(panes[0].pane),
             panes=tuple(_view(each, stillness, repositories, now) for each in panes),
         )
         for window, panes in windows.items()
@@ -131,13 +138,13 @@ def cleaned(text: str, characters_max: int) -> str:
     return line[:characters_max].rstrip()
 
 
-def _title(panes: Sequence[Seen]) -> str:
-    first = panes[0].pane
-    active = next((each.pane for each in panes if each.pane.active), first)
-    # A name that somebody gave stands; one that tmux made of the program's name says less than the
-    # title which the program in front set for itself.
-    named = first.window_name if not first.renamed_by_tmux else active.title or first.window_name
-    return cleaned(named, TITLE_CHARACTERS_MAX)
+def _title(pane: Pane) -> str:
+    return cleaned(f"{pane.session_name}:{pane.window_index}", TITLE_CHARACTERS_MAX)
+
+
+def _label(pane: Pane) -> str | None:
+    given = "" if pane.renamed_by_tmux else pane.window_name
+    return cleaned(pane.label, LABEL_CHARACTERS_MAX) or cleaned(given, LABEL_CHARACTERS_MAX) or None
 
 
 def _view(seen: Seen, stillness: Stillness, repositories: Repositories, now: datetime) -> PaneView:

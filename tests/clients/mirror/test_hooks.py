@@ -209,7 +209,7 @@ async def test_a_prompt_proves_a_text_once(box: Box) -> None:
 
 
 async def test_a_transcript_proves_what_no_hook_told(box: Box) -> None:
-    """A queued prompt and one behind a draft are proven by the transcript; older ones are not."""
+    """A queued prompt, one behind a draft and one before more are proven; older ones are not."""
     text = "Please mend the fence, and the gate next to it as well."
     async with box.sessions() as sessions:
         claude = await box.tmux.claude()
@@ -222,6 +222,11 @@ async def test_a_transcript_proves_what_no_hook_told(box: Box) -> None:
             proof = await sessions.proven(claude.session_id, text, since)
         assert proof.source is ProofSource.TRANSCRIPT
         assert proof.at > since - timedelta(milliseconds=1)
+        before = datetime.now(UTC)
+        claude.tell(do="prompt", text=f"{text} and mine")
+        await claude.until("queued", count=2)
+        with trio.fail_after(10):
+            assert (await sessions.proven(claude.session_id, text, before)).at > proof.at
         with trio.move_on_after(0.3) as never:
             await sessions.proven(claude.session_id, "draft", since)
         assert never.cancelled_caught

@@ -41,17 +41,16 @@ def test_hooks_are_installed_and_removed(program: Program, tmp_path: Path) -> No
     assert set(settings["hooks"]) == {*EVENTS}
     again = program.run("mirror", "hooks", "install", "--claude", str(claude))
     assert "already" in again.err
-    assert program.run("mirror", "hooks", "install", "--remove").code == 0
+    assert program.run("mirror", "hooks", "uninstall").code == 0
     assert json.loads(path.read_text()) == {"model": "m"}
 
 
 def test_hooks_are_printed_without_a_file(program: Program, tmp_path: Path) -> None:
-    """--print shows them and touches nothing; with --remove it is refused."""
+    """--print shows them and touches nothing."""
     printed = program.run("mirror", "hooks", "install", "--print", "--claude", "/nowhere")
     assert set(json.loads(printed.out)["hooks"]) == {*events_of(None)}
     assert "version is unknown" in printed.err
     assert not (tmp_path / ".claude").exists()
-    assert program.run("mirror", "hooks", "install", "--print", "--remove").code == 2
 
 
 def test_a_broken_settings_file_is_refused(program: Program, tmp_path: Path) -> None:

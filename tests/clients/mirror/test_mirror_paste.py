@@ -1,25 +1,18 @@
 """A text that muster sends into a session: typed once, as it is, into that session alone."""
 
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
 import pytest
 
+from tests.support.bodies import BODIES, as_typed
 from tests.support.mirror_stage import MirrorStage, mirror
+from tests.support.waiting import dawdle, until
 
 __all__ = ["mirror"]
-
-BODIES = {
-    "ends a paste": "one \x1b[201~; rm -rf ~\r two \x1b[200~ three",
-    "tabs and lines": "a\tb\r\nc\n\n\td\r\n",
-    "16 KiB": "".join(f"{i:07d} " + "x" * 55 + "\n" for i in range(256)),
-    "wide": "日本語 🧑\u200d🚀 e\u0301 ÿ \u202e \U0001f9ea|\u3000|",
-    "controls": "a\x00b\x07c\x08d\x7fe\x9bf\x03g\x1bh\x0c",
-    "tmux words": "#{pane_id} #(touch x) %% ; \\; ~ $HOME `id` -t C-c Enter",
-}
-
-
-def as_typed(text: str) -> str:
-    """What of a text a terminal may get."""
-    text = text.replace("\r\n", "\n")
-    return "".join(c for c in text if c in "\n\t" or not (c < " " or "\x7f" <= c <= "\x9f"))
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
@@ -99,6 +92,91 @@ async def test_a_session_that_left_idle_unheard_is_seen_by_its_screen(
     assert done["outcome"] == "not_begun"
     assert done["detail"].startswith("busy: the pane")
     assert claude.seen("paste") == []
+
+
+async def test_tmux_itself_sees_output_that_left_the_cursor_where_it_was(
+    mirror: MirrorStage, tmp_path: Path
+) -> None:
+    """In a silent window whatever is printed after the last look keeps the text away."""
+    tmux, got = mirror.host.tmux, tmp_path / "got"
+    # Draws as Claude Code does: a word elsewhere on the screen, and the cursor back in its place.
+    program = (
+        f"stty -echo; echo ready; read go; printf '\\0337\\033[9;1Hbusy\\0338'; exec cat > {got}"
+    )
+    where = await mirror.tmux.run("new-window", "-d", "-P", "-F", "#{pane_id}", program)
+    shows = partial(mirror.tmux.run_now, "capture-pane", "-p", "-t", where)
+    await until(lambda: "ready" in shows())
+    pane, _ = await tmux.look_at(where)
+    await until(lambda: datetime.now(UTC) > pane.look.activity + timedelta(seconds=1))
+    await mirror.tmux.run("send-keys", "-t", where, "Enter")
+    await until(lambda: "busy" in shows())
+    after, _ = await tmux.look_at(where)
+    assert after.look.mark == pane.look.mark
+    await tmux.load("yours", "yours\n")
+    assert not await tmux.paste("yours", pane, silent=True)
+    assert await tmux.paste("yours", pane, silent=False)
+    await until(lambda: got.read_text() == "yours\n")
+
+
+async def test_an_editor_that_opened_right_after_the_paste_gets_no_enter(
+    mirror: MirrorStage,
+) -> None:
+    """Enter stays away from a session that lost its terminal; the send is unconfirmed."""
+    async with mirror.running():
+        claude = await mirror.idle_claude()
+        await mirror.door.paste(claude, "late", send_id=8, proof_seconds=0.5)
+        await claude.until("paste")
+        mirror.sessions.without_terminal = True
+        done = await mirror.door.until("paste.done", send_id=8)
+    assert done["outcome"] == "unconfirmed"
+    assert "lost its terminal" in done["detail"]
+    assert claude.seen("key") == []
+
+
+async def test_a_permission_prompt_gets_no_enter_though_its_hook_is_slow(
+    mirror: MirrorStage,
+) -> None:
+    """A screen that changed after the paste is given the time of a hook before Enter."""
+    async with mirror.running():
+        claude = await mirror.idle_claude()
+        await mirror.door.paste(claude, "late", send_id=8, proof_seconds=0.5)
+        await claude.until("paste")
+        mirror.sessions.deaf = True
+        await dawdle(0.1, because="the screen with the paste has been looked at by then")
+        claude.tell(do="ask")
+        await claude.until("state", to="waiting")
+        await dawdle(0.15, because="so long a hook may take to be heard")
+        mirror.sessions.deaf = False
+        done = await mirror.door.until("paste.done", send_id=8)
+    assert (done["outcome"], claude.seen("key")) == ("unconfirmed", [])
+    assert "permission prompt" in done["detail"]
+
+
+async def test_a_session_that_reads_late_gets_its_enter_by_itself(mirror: MirrorStage) -> None:
+    """Enter waits until the paste is seen: in one read with it, it would be a line of the text."""
+    async with mirror.running():
+        claude = await mirror.idle_claude()
+        process = claude.seen("started")[0]["pid"]
+        os.kill(process, signal.SIGSTOP)
+        await mirror.door.paste(claude, "slow", send_id=8)
+        await dawdle(1, because="the session is slow to read what was typed")
+        os.kill(process, signal.SIGCONT)
+        done = await mirror.door.until("paste.done", send_id=8)
+    assert (done["outcome"], claude.seen("typed")) == ("pasted", [])
+    assert [line["text"] for line in claude.seen("submitted")] == ["slow"]
+
+
+async def test_what_somebody_types_behind_the_paste_is_not_sent_off(mirror: MirrorStage) -> None:
+    """While a person types in an idle session Enter stays away, and the send is unconfirmed."""
+    async with mirror.running():
+        claude = await mirror.idle_claude()
+        await mirror.door.paste(claude, "yours", send_id=8, proof_seconds=0.5)
+        await claude.until("paste")
+        while not mirror.door.seen("paste.done", send_id=8):
+            await mirror.tmux.run("send-keys", "-t", claude.pane, "x")
+    (done,) = mirror.door.seen("paste.done", send_id=8)
+    assert (done["outcome"], claude.seen("key")) == ("unconfirmed", [])
+    assert "typed behind" in done["detail"]
 
 
 async def test_a_permission_prompt_right_after_the_paste_gets_no_enter(

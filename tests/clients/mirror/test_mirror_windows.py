@@ -36,6 +36,7 @@ async def test_titles_labels_and_folders_may_hold_anything(
     pane, window = told.split()
     await run("rename-window", "-t", window, ODD.replace("#", "##"))
     await run("set-option", "-w", "-t", window, "@muster_label", "two\nlines\t!")
+    await run("rename-session", "m%21!!x")
     async with mirror.running():
         listed = await until(lambda: mirror.door.pane(pane))
         frame = mirror.door.seen("windows")[-1]
@@ -43,18 +44,26 @@ async def test_titles_labels_and_folders_may_hold_anything(
     assert listed["cwd"] == str(odd)
     assert (listed["state"], listed["claude_session"]) == ("unknown", None)
     assert mine["label"] == "two lines !"
-    assert mine["title"].replace("\\\\", "\\") == ODD
+    assert mine["title"] == "m%21!!x:1"
 
 
-async def test_a_title_is_the_name_that_somebody_gave_else_what_the_program_in_front_set(
+async def test_a_title_is_the_place_in_tmux_and_a_label_what_somebody_named_it(
     mirror: MirrorStage,
 ) -> None:
-    """A window that tmux names by itself shows its active pane's title."""
+    """A window that tmux names by itself has no label, whatever title its program set."""
     async with mirror.running():
         claude = await mirror.idle_claude()
-        await until(lambda: mirror.door.pane(claude.pane)["title"] == "* stand-in")
-        await mirror.tmux.run("rename-window", "-t", claude.window, "mine")
-        await until(lambda: mirror.door.pane(claude.pane)["title"] == "mine")
+        told = await mirror.tmux.run("display-message", "-p", "-t", claude.pane, "#{pane_title}")
+        assert told == "* stand-in"
+        shown = mirror.door.pane(claude.pane)
+        assert (shown["title"], shown["label"]) == ("main:1", None)
+        await mirror.tmux.run("rename-window", "-t", claude.window, ODD.replace("#", "##"))
+        named = await until(lambda: mirror.door.pane(claude.pane)["label"])
+        assert named.replace("\\\\", "\\") == ODD
+        await mirror.tmux.run("set-option", "-w", "-t", claude.window, "@muster_label", "mine")
+        await until(lambda: mirror.door.pane(claude.pane)["label"] == "mine")
+        await mirror.tmux.run("move-window", "-s", claude.window, "-t", "main:7")
+        await until(lambda: mirror.door.pane(claude.pane)["title"] == "main:7")
 
 
 async def test_a_session_is_shown_from_its_beginning_to_its_end(mirror: MirrorStage) -> None:
@@ -166,7 +175,7 @@ async def test_changes_are_said_at_most_five_times_a_second(mirror: MirrorStage)
         for number in range(40):
             await mirror.tmux.run("rename-window", "-t", claude.window, f"name-{number}")
             mirror.sessions.changes.set()
-        await until(lambda: mirror.door.pane(claude.pane)["title"] == "name-39")
+        await until(lambda: mirror.door.pane(claude.pane)["label"] == "name-39")
         spent = trio.current_time() - began
     assert 1 <= len(mirror.door.seen("windows")) - before <= spent * 5 + 1
 

@@ -1,6 +1,7 @@
 """Ended sessions begin anew in a window of their own, within what this host allows."""
 
 import json
+import os
 import shlex
 import uuid
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ import trio
 from muster.clients.mirror.hook_rules import EVENTS
 from muster.clients.mirror.hook_settings import change
 from muster.clients.mirror.model import Outcome
-from muster.clients.mirror.resume import LIMITS_NAME, Resumer, Start, why_not
+from muster.clients.mirror.resume import LIMITS_NAME, Resumer, Start, is_of, why_not
 from muster.clients.mirror.spool import spool_folder
 from muster.clients.mirror.tmux import Tmux
 from tests.support.claude_pane import MUSTER, ClaudePane, TmuxServer, open_tmux
@@ -154,6 +155,31 @@ async def test_a_session_that_runs_is_not_run_twice(host: Host, tmp_path: Path) 
     assert "running" in await host.refusal(SESSION)
     await host.tmux.run("respawn-pane", "-k", "-t", pane, f"sleep 60 # {SESSION}")
     assert "running" in await host.refusal(SESSION)
+
+
+@pytest.mark.rule(386)
+async def test_a_claude_that_no_hook_told_of_keeps_its_folders_sessions_ended(
+    host: Host, tmp_path: Path
+) -> None:
+    """It may run the session; one whose session is known, or that works elsewhere, does not."""
+    await host.tmux.claude()
+    for folder, name, refused in (
+        (tmp_path, "claude", False),
+        (host.ended.cwd, "claudette", False),
+        (host.ended.cwd, "/opt/bin/claude", True),
+        (host.ended.cwd, "/lib/node_modules/@anthropic-ai/claude-code/cli.js", True),
+    ):
+        process = await trio.lowlevel.open_process([name, "60"], executable="sleep", cwd=folder)
+        try:
+            assert is_of(process.pid, frozenset({os.getpid()}))
+            if refused:
+                assert "may be running" in await host.refusal()
+            else:
+                assert not await trio.to_thread.run_sync(host.resumer._may_run, str(host.ended.cwd))
+        finally:
+            process.kill()
+            await process.wait()
+    assert (await host.resumer.resume(host.ended.session_id)).outcome is Outcome.STARTED
 
 
 @pytest.mark.rule(386)
