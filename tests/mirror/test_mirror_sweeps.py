@@ -19,6 +19,7 @@ from tests.support.builders import disable, make_agent
 from tests.support.cluster import SpiedDatabase
 from tests.support.send_desk import STEPUP_SECONDS, SendDesk, open_send_desk
 
+ROUNDS_MAX = 50
 BEAT = Query("""
     insert into nodes (id, started_at, seen_at) values ('tests', %(now)s, %(now)s)
     on conflict (id) do update set seen_at = excluded.seen_at
@@ -37,8 +38,20 @@ async def desk(db: SpiedDatabase, owner: Owner) -> SendDesk:
 
 
 async def settle(desk: SendDesk) -> str | None:
-    """One round of the sweep of queues."""
-    return await mirror_sweeps.settle_sends(desk.db, stepup_window_seconds=STEPUP_SECONDS)
+    """A few rounds of the sweep of queues: one takes so many at most, and other tests left some."""
+    note = None
+    for _ in range(5):
+        note = await mirror_sweeps.settle_sends(desk.db, stepup_window_seconds=STEPUP_SECONDS)
+    return note
+
+
+async def forget(desk: SendDesk, expected: str) -> None:
+    """Rounds of the other sweep: one takes so many rows at most, and other tests left some."""
+    for _ in range(ROUNDS_MAX):
+        await mirror_sweeps.forget_mirrored(desk.db)
+        if await kept(desk) == expected:
+            return
+    assert await kept(desk) == expected
 
 
 async def kept(desk: SendDesk) -> str:
@@ -119,34 +132,28 @@ async def test_titles_are_kept_for_thirty_days(desk: SendDesk) -> None:
     )
     await desk.db.run(desk.muster, note_focus, note)
     await later(desk, days=29)
-    await mirror_sweeps.forget_mirrored(desk.db)
-    assert await kept(desk) == "1 1 1"
+    await forget(desk, "1 1 1")
     await later(desk, days=2)
-    await mirror_sweeps.forget_mirrored(desk.db)
-    assert await kept(desk) == "1 1 0"
+    await forget(desk, "1 1 0")
 
 
 async def test_windows_of_a_gone_host_are_kept_for_a_day(desk: SendDesk) -> None:
     """And those of one that is connected for however long it is; a retired one's end at once."""
     await later(desk, days=3)
-    await mirror_sweeps.forget_mirrored(desk.db)
-    assert await kept(desk) == "1 1 0"
+    await forget(desk, "1 1 0")
     release = ReleaseHost(host_id=desk.host_id, epoch=desk.epoch)
     assert await desk.db.run(desk.muster, release_host, release)
     await later(desk, hours=23)
-    await mirror_sweeps.forget_mirrored(desk.db)
-    assert await kept(desk) == "1 1 0"
+    await forget(desk, "1 1 0")
     await later(desk, hours=2)
-    await mirror_sweeps.forget_mirrored(desk.db)
-    assert await kept(desk) == "0 0 0"
+    await forget(desk, "0 0 0")
 
 
 async def test_windows_of_a_retired_host_go(desk: SendDesk) -> None:
     """Whether or not its socket is still open."""
     await later(desk, seconds=0)
     await desk.db.run(desk.owner, retire_host, RetireHost(name="box"))
-    await mirror_sweeps.forget_mirrored(desk.db)
-    assert await kept(desk) == "0 0 0"
+    await forget(desk, "0 0 0")
 
 
 async def test_the_sweeps_see_owners_and_ids(desk: SendDesk) -> None:
