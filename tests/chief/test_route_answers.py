@@ -62,7 +62,7 @@ async def test_an_answer_becomes_a_draft_that_waits(desk: RouteDesk) -> None:
     assert (await desk.look(route)).handback is HandBack.NONE
 
 
-@pytest.mark.rule(324, 336)
+@pytest.mark.rule(51, 324, 336)
 async def test_an_allowlisted_verified_sender_is_answered_unasked(desk: RouteDesk) -> None:
     """The draft is filed approved, and says so; the plugin's next claim has it."""
     ended = await desk.allowing.answer(await desk.route())
@@ -75,7 +75,7 @@ async def test_an_allowlisted_verified_sender_is_answered_unasked(desk: RouteDes
     assert await desk.actions() == ["routed", "answered", "relayed"]
 
 
-@pytest.mark.rule(325)
+@pytest.mark.rule(51, 325)
 async def test_an_unverified_or_unlisted_sender_waits(desk: RouteDesk) -> None:
     """The same address without proof, and another one, are for the owner to decide."""
     for fields in ({"sender_verified": False}, {"sender": "Bob <bob@example.test>"}):
@@ -171,7 +171,7 @@ async def test_a_relay_is_made_once(desk: RouteDesk) -> None:
     assert len(await drafts(desk)) == 1
 
 
-@pytest.mark.rule(311)
+@pytest.mark.rule(292)
 async def test_a_live_route_is_something_that_the_chief_did(desk: RouteDesk) -> None:
     """While it is routed, answered or relayed; one that failed is nothing."""
     message = await desk.message()

@@ -4,14 +4,16 @@ from datetime import timedelta
 
 import pytest
 
+from muster.chief.fence import UNVERIFIED
+from muster.chief.operations.retry import RetryMessage, retry_message
 from muster.chief.operations.routing.making import RouteMessage, route_message
 from muster.errors import MusterError, NotFound
-from muster.messages.rules import Message
+from muster.messages.rules import Fail, Message
 from muster.mirror.rules import PaneState
 from muster.mirror.send_rules import SendState
 from muster.principals import Owner
 from muster.routes.rules import By
-from tests.support.builders import make_draft, make_message, read_audit
+from tests.support.builders import begin, make_draft, make_message, move_message, read_audit
 from tests.support.cluster import SpiedDatabase, add_owner
 from tests.support.mirror_host import new_session
 from tests.support.route_desk import RouteDesk, open_route_desk
@@ -50,6 +52,34 @@ async def test_a_route_is_a_row_a_text_and_an_audit_row(desk: RouteDesk) -> None
     assert row.actor == f"agent:{desk.chief.name}"
     await desk.shift(timedelta(minutes=29))
     assert (await desk.queue.offer()) is not None, "a paste waits as long as its route"
+
+
+@pytest.mark.rule(54, 322)
+async def test_a_session_is_told_what_the_chief_is(desk: RouteDesk) -> None:
+    """An unproven sender carries its mark there too; credentials and addresses are unwelcome."""
+    proven = await desk.route(await desk.message(sender="Ada <ada@example.test>"))
+    claimed = await desk.route(await desk.message(sender_verified=False))
+    texts = {send.route_id: send.text for send in await desk.queue.listed()}
+    assert UNVERIFIED in texts[claimed.id]
+    assert UNVERIFIED not in texts[proven.id]
+    assert "without credentials and addresses" in texts[proven.id]
+
+
+@pytest.mark.rule(232)
+async def test_what_a_session_has_is_not_handed_over_again(desk: RouteDesk) -> None:
+    """A retry of an unconfirmed message is refused while a route of it lives."""
+    message = await make_message(desk.db, desk.plugin)
+    await move_message(desk.db, message.id, begin(desk.chief), owner_id=desk.owner.owner_id)
+    route = await desk.route(message)
+    await move_message(desk.db, message.id, Fail(epoch=1), owner_id=desk.owner.owner_id)
+    retry = RetryMessage(message_id=message.id)
+    with pytest.raises(MusterError) as refused:
+        await desk.db.run(desk.owner, retry_message, retry)
+    assert refused.value.code == "route_exists"
+    await desk.shift(timedelta(minutes=31))
+    await desk.sweep()
+    assert not (await desk.look(route)).is_open
+    await desk.db.run(desk.owner, retry_message, retry)
 
 
 @pytest.mark.rule(309)
