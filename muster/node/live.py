@@ -21,6 +21,7 @@ import trio
 EVENTS_MAX: Final = 2000
 WAITING_MAX: Final = 200
 STREAMS_MAX: Final = 100  # of an owner; a tab that nobody sees has none
+WAITS_MAX: Final = 100  # of an owner: calls of tools that wait for a change
 RESYNC: Final = "resync"
 
 
@@ -38,9 +39,13 @@ class LiveEvent:
 
 
 class Listener:
-    """One open stream. Its reader takes what waits, and sleeps while nothing does."""
+    """One open stream. Its reader takes what waits, and sleeps while nothing does.
 
-    def __init__(self, owner_id: int, session_id: int) -> None:
+    With no browser's session it is no page, but a call that waits for a change: it is told nothing
+    that only passes.
+    """
+
+    def __init__(self, owner_id: int, session_id: int | None) -> None:
         self.owner_id = owner_id
         self.session_id = session_id
         self.ended = False  # its session or the server is at its end
@@ -98,7 +103,7 @@ class Live:
         told = False
         event = LiveEvent(number=0, owner_id=owner_id, name=name, data=data)
         for listener in self._listeners:
-            if listener.owner_id == owner_id:
+            if listener.owner_id == owner_id and listener.session_id is not None:
                 listener.put(event)
                 told = True
         return told
@@ -134,8 +139,8 @@ class Live:
         return [event for event in self._kept if event.number > last and event.owner_id == owner_id]
 
     @contextmanager
-    def listening(self, owner_id: int, session_id: int) -> Iterator[Listener]:
-        """Hear an owner's events for the block."""
+    def listening(self, owner_id: int, session_id: int | None) -> Iterator[Listener]:
+        """Hear an owner's events for the block: a page of this session, or a call that waits."""
         listener = Listener(owner_id, session_id)
         self._listeners.add(listener)
         try:
@@ -145,12 +150,21 @@ class Live:
 
     def listens(self, owner_id: int) -> bool:
         """Whether the owner has a page open here."""
-        return any(listener.owner_id == owner_id for listener in self._listeners)
+        return self._count(owner_id, pages=True) > 0
 
     def is_full(self, owner_id: int) -> bool:
         """Whether the owner has as many streams open here as there may be."""
-        mine = sum(listener.owner_id == owner_id for listener in self._listeners)
-        return mine >= STREAMS_MAX
+        return self._count(owner_id, pages=True) >= STREAMS_MAX
+
+    def waits_are_full(self, owner_id: int) -> bool:
+        """Whether as many calls of the owner's wait here as may."""
+        return self._count(owner_id, pages=False) >= WAITS_MAX
+
+    def _count(self, owner_id: int, *, pages: bool) -> int:
+        return sum(
+            listener.owner_id == owner_id and (listener.session_id is not None) == pages
+            for listener in self._listeners
+        )
 
     def end_sessions(self, owner_id: int, session_id: int | None = None) -> None:
         """End the streams of one session, or of all of an owner's; a page that may reconnects."""

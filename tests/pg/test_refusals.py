@@ -13,6 +13,7 @@ from tests.support.refused_mirror import MIRROR
 from tests.support.refused_pushes import PUSHES
 from tests.support.refused_routes import ROUTES
 from tests.support.refused_self_routing import SELF_ROUTING
+from tests.support.refused_session_asks import SESSION_ASKS
 from tests.support.refused_tasks import TASKS
 from tests.support.refused_turns import TURNS
 from tests.support.rows import MESSAGE, TASK, Rows, add_rows
@@ -244,6 +245,7 @@ CASES: list[tuple[str, list[str]]] = [
     *MIRROR,
     *ROUTES,
     *SELF_ROUTING,
+    *SESSION_ASKS,
     ("drafts_route_key", [
         reply(message_id="%(second)s", state="'pending'", route_id="%(route)s"),
         reply(route_id="%(route)s")]),

@@ -42,6 +42,7 @@ OWNED = (
     "session_prs",
     "mail_resumes",
     "session_routes",
+    "session_asks",
 )
 NOBODYS = ("reports", "nodes", "migrations", "sign_in_attempts", "push_keys")
 # What System is there for, and nothing beside it.
@@ -97,6 +98,7 @@ HIDDEN_FROM_SYSTEM = (
     ("messages", "held_until"),
     ("session_routes", "answer"),
     ("session_routes", "why"),
+    ("session_asks", "id"),
 )
 
 TABLES = Query(

@@ -4,9 +4,11 @@ Every owner has hosts with windows, of whose sessions most ended long ago; their
 as queues are, but for a few texts.
 """
 
-LARGE_MIRRORED = ("mirrored", "windows", "panes", "focus_titles", "sends", "session_routes")
+LARGE_MIRRORED = (
+    *("mirrored", "windows", "panes", "focus_titles", "sends", "session_routes", "session_asks"),
+)
 
-# It needs users, agents and messages, as test_plans makes them; triggers are off.
+# It needs users, agents, messages and turns, as test_plans makes them; triggers are off.
 FILL_MIRRORED = """
 insert into hosts (owner_id, name, created_at, epoch, node, connected_at)
 select u.id, 'box-' || n, now(), 1, 'n', now() from users u cross join generate_series(1, 50) n;
@@ -28,6 +30,9 @@ select m.owner_id, m.id, m.agent_id, s.id, 'chief', 'timed_out', now(), now(), n
 from (select *, row_number() over (order by owner_id, id) as nth from messages) m
 join (select *, row_number() over (order by owner_id, id) as nth from mirrored) s
   on s.nth = m.nth and s.owner_id = m.owner_id;
+insert into session_asks (owner_id, mirrored_id, agent_id, turn_id, question, created_at)
+select r.owner_id, r.mirrored_id, r.agent_id, t.id, 'Which gate?', now()
+from session_routes r join turns t on t.message_id = r.message_id;
 insert into sends (owner_id, mirrored_id, text, queued_by, queued_via, state, created_at, host_id,
                    epoch, offers, offered_at, ended_at)
 select owner_id, id, 'go on', 'owner', 'browser', 'pasted', now(), host_id, 1, 1, now(), now()

@@ -87,6 +87,13 @@ ROUTE = Query(
     returning id
     """
 )
+SESSION_ASK = Query(
+    """
+    insert into session_asks (owner_id, mirrored_id, agent_id, route_id, turn_id, question,
+                              created_at)
+    values (%(owner_id)s, %(mirrored)s, %(agent)s, %(route)s, %(turn)s, 'Which gate?', %(now)s)
+    """
+)
 ON_TASK = (
     Query(
         """
@@ -202,6 +209,9 @@ async def add_rows(db: Database, owner: Owner) -> Rows:
             await tx.execute(insert)
         mirror = await add_mirror_rows(tx)
         route = await tx.scalar(ROUTE, message=message, agent=agent, mirrored=mirror.mirrored_id)
+        await tx.execute(
+            SESSION_ASK, mirrored=mirror.mirrored_id, agent=agent, route=route, turn=turn
+        )
         self_routing = await add_self_routing_rows(
             tx, mirrored=mirror.mirrored_id, host=mirror.host_id, message=message
         )

@@ -23,6 +23,7 @@ from muster.node.node import Node
 from web.answers import Answer
 from web.asgi import Message, Receive, Scope, Send
 from web.auth import Headers
+from web.departures import WHILE_THERE, WhileThere
 from web.errors import send_error, send_refusal
 from web.mcp.results import Members, ToolsBroke
 from web.mcp.short import CallTool, ListTools, Plain, answer_broken, answer_result, read_plain
@@ -33,16 +34,26 @@ Caller = TypeVar("Caller")
 Context = ServerRequestContext[Any, Any]
 
 
+@attrs.frozen
+class Called:
+    """A call of a tool, as it was asked for."""
+
+    name: str
+    arguments: Mapping[str, object]
+    while_there: WhileThere
+
+
 @attrs.frozen(kw_only=True)
 class Tools(Generic[Caller]):
     """Who is served at a door, and what: the results of `tools/list` and `tools/call`.
 
-    `prove` raises a MusterError for whoever may not come in; the other two raise ToolsBroke.
+    `prove` raises a MusterError for whoever may not come in; the other two raise ToolsBroke. A
+    tool that waits for something does that in a block that ends when its client leaves.
     """
 
     prove: Callable[[Node, Headers], Awaitable[Caller]]
     list_tools: Callable[[Node, Caller], Awaitable[Members]]
-    call_tool: Callable[[Node, Caller, str, Mapping[str, object]], Awaitable[Members]]
+    call_tool: Callable[[Node, Caller, Called], Awaitable[Members]]
 
 
 @attrs.frozen
@@ -73,20 +84,21 @@ class ToolDoor(Generic[Caller]):
         message = await receive()
         plain = read_plain(scope["headers"], message["body"])
         if plain is not None:
-            await send_answer(send, await self._answer(caller, plain))
+            while_there = scope["extensions"][WHILE_THERE]
+            await send_answer(send, await self._answer(caller, plain, while_there))
             return
         scope[CALLER] = caller
         await self.manager.handle_request(scope, _again(message, receive), send)
 
-    async def _answer(self, caller: Caller, plain: Plain) -> Answer:
+    async def _answer(self, caller: Caller, plain: Plain, while_there: WhileThere) -> Answer:
         tools = self.tools
         try:
             match plain:
                 case ListTools():
                     members = await tools.list_tools(self.node, caller)
                 case CallTool():
-                    name = plain.params.name
-                    members = await tools.call_tool(self.node, caller, name, plain.arguments)
+                    called = Called(plain.params.name, plain.arguments, while_there)
+                    members = await tools.call_tool(self.node, caller, called)
             return answer_result(plain, members)
         except ToolsBroke as broke:
             return answer_broken(plain, broke.sentence)
@@ -116,9 +128,11 @@ async def open_tool_door(node: Node, tools: Tools[Caller]) -> AsyncIterator[Tool
     async def calling(
         context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        arguments = params.arguments or {}
+        assert context.request is not None
+        while_there = context.request.scope["extensions"][WHILE_THERE]
+        called = Called(params.name, params.arguments or {}, while_there)
         try:
-            members = await tools.call_tool(node, _caller(context), params.name, arguments)
+            members = await tools.call_tool(node, _caller(context), called)
         except ToolsBroke as broke:
             raise MCPError(types.INTERNAL_ERROR, broke.sentence) from broke
         return types.CallToolResult.model_validate(members)

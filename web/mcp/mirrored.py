@@ -5,23 +5,36 @@ one that this pane shows by the host's last list. So one session of a host could
 pane: the token's host is the boundary (muster/chief/tools/sessions).
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from muster.chief.tools.sessions import Session, SessionCall, find_tool, offered
+import attrs
+
+from muster.chief.tools.sessions import Change, Session, SessionCall, find_tool, offered
 from muster.errors import MusterError, Refused
 from muster.mirror.operations.sessions import AtPane, find_at_pane
 from muster.node.node import Node
 from web.auth import Headers, prove_host
-from web.mcp.door import Tools
+from web.departures import WhileThere
+from web.mcp.door import Called, Tools
 from web.mcp.results import Members, contained, decode, describe, no_tool, refused, told
 
 PANE_HEADER: Final = b"muster-pane"
 PANE_CHARACTERS_MAX: Final = 40
 
 
-async def prove_session(node: Node, headers: Headers) -> Session:
-    """The session that calls. Raises Unauthorized, and Refused (`no_session`) without one."""
+@attrs.frozen
+class Caller:
+    """The session that calls, and the headers with its token."""
+
+    session: Session
+    headers: Headers
+
+
+async def prove_session(node: Node, headers: Headers) -> Caller:
+    """Who calls. Raises Unauthorized, and Refused (`no_session`) without a session."""
     named = list(headers)
     host = await prove_host(node, named)
     panes = [value.decode("latin-1").strip() for name, value in named if name == PANE_HEADER]
@@ -38,50 +51,63 @@ async def prove_session(node: Node, headers: Headers) -> Session:
             " muster mirror running there?",
             code="no_session",
         )
-    return Session(
+    session = Session(
         owner_id=host.owner_id,
         host=host.name,
         mirrored_id=found.id,
         claude_session=found.claude_session,
     )
+    return Caller(session, named)
 
 
-async def list_tools(node: Node, _session: Session) -> Members:
+async def list_tools(node: Node, _caller: Caller) -> Members:
     """The result of `tools/list`. Raises ToolsBroke."""
     with contained(node, "mirror/mcp tools/list"):
         tools = offered(plugins=node.config.plugins, routing=node.config.routing)
         return {"tools": [describe(t.name, t.description, t.arguments) for t in tools]}
 
 
-async def call_tool(
-    node: Node, session: Session, name: str, arguments: Mapping[str, object]
-) -> Members:
+async def call_tool(node: Node, caller: Caller, called: Called) -> Members:
     """The result of `tools/call`. Raises ToolsBroke."""
     with contained(node, "mirror/mcp tools/call"):
         config = node.config
-        tool = find_tool(name, plugins=config.plugins, routing=config.routing)
+        tool = find_tool(called.name, plugins=config.plugins, routing=config.routing)
         if tool is None:
-            return no_tool(name)
-        with node.live.listening(session.owner_id, NO_BROWSER) as listener:
-
-            async def changed() -> None:
-                await listener.wait()
-                listener.take()
-
-            try:
-                call = SessionCall(
-                    db=node.db,
-                    session=session,
-                    arguments=decode(arguments, tool.arguments),
-                    relays=node.relays,
-                    changed=changed,
-                )
-                return told(await tool.run(call))
-            except MusterError as refusal:
-                return refused(refusal)
+            return no_tool(called.name)
+        owner_id = caller.session.owner_id
+        try:
+            call = SessionCall(
+                db=node.db,
+                session=caller.session,
+                arguments=decode(called.arguments, tool.arguments),
+                relays=node.relays,
+                changes=functools.partial(_changes, node, owner_id, called.while_there),
+                prove=functools.partial(prove_host, node, caller.headers),
+            )
+            return told(await tool.run(call))
+        except MusterError as refusal:
+            return refused(refusal)
 
 
-NO_BROWSER: Final = 0
-SESSIONS_TOOLS: Tools[Session] = Tools(
+@contextmanager
+def _changes(node: Node, owner_id: int, while_there: WhileThere) -> Iterator[Change]:
+    """Hear of what changes of the owner's, until the client leaves or the server stops."""
+    if node.live.waits_are_full(owner_id):
+        sentence = "Too many calls wait for an answer already; let some of them end."
+        raise Refused(sentence, code="too_many_waits")
+    with node.live.listening(owner_id, None) as listener:
+
+        async def changed() -> bool:
+            if not node.draining and not listener.ended:
+                with while_there():
+                    await listener.wait()
+                    listener.take()
+                    return not listener.ended
+            return False
+
+        yield changed
+
+
+SESSIONS_TOOLS: Tools[Caller] = Tools(
     prove=prove_session, list_tools=list_tools, call_tool=call_tool
 )

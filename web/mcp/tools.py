@@ -12,6 +12,7 @@ from muster.errors import MusterError
 from muster.node.node import Node
 from muster.pg.database import Transaction
 from muster.principals import Agent
+from web.mcp.door import Called
 from web.mcp.results import Members, contained, decode, describe, no_tool, refused, told
 
 
@@ -37,19 +38,17 @@ async def list_tools(node: Node, agent: Agent) -> Members:
         return {"tools": [describe(t.name, t.description, t.arguments) for t in offered]}
 
 
-async def call_tool(
-    node: Node, agent: Agent, name: str, arguments: Mapping[str, object]
-) -> Members:
+async def call_tool(node: Node, agent: Agent, called: Called) -> Members:
     """The result of `tools/call`. Raises ToolsBroke."""
     with contained(node, "mcp tools/call"):
-        wanted = _Wanted(node, agent, name, arguments)
-        known = chief_tools.find_tool(name)
+        wanted = _Wanted(node, agent, called.name, called.arguments)
+        known = chief_tools.find_tool(called.name)
         try:
             if known is not None and known.reserve is not None:
                 await node.db.run(agent, _reserve, wanted)
             result = await node.db.run(agent, _run, wanted)
         except _NoTool:
-            return no_tool(name)
+            return no_tool(called.name)
         except MusterError as refusal:
             return refused(refusal)
         return told(result)

@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from muster.agents import operations as agents
+from muster.attention.rules import QUESTION_CHARACTERS_MAX
 from muster.chief import notes, store, turn_store
 from muster.chief.fence import enclose, one_line
 from muster.chief.operations.routing.block import fenced_message
@@ -26,13 +27,12 @@ from muster.pg.query import Query
 from muster.routes.operations import routes
 from muster.routes.rules import Route
 
-QUESTION_BYTES_MAX: Final = 4096
 WAITING_MAX: Final = 10  # questions of one session that the chief has not answered yet
 
 
 @attrs.frozen(kw_only=True)
 class AskChief:
-    """A session's question, 1 byte to 4 KiB, about a route of its own or about none.
+    """A session's question, 1 to 2,000 characters, about a route of its own or about none.
 
     Leaves `conversation.said`.
     """
@@ -77,9 +77,11 @@ async def ask_chief(tx: Transaction, command: AskChief) -> int:
     Raises Invalid for the question, NotFound for a route that is not this session's, Refused with
     `no_chief` or, with WAITING_MAX of the session's unanswered, `too_many_asks`.
     """
-    size = count_bytes(command.question, field="question")
-    if size > QUESTION_BYTES_MAX or not command.question.strip():
-        raise Invalid(f"The question must be 1 to {QUESTION_BYTES_MAX} bytes.", field="question")
+    count_bytes(command.question, field="question")
+    if not command.question.strip() or len(command.question) > QUESTION_CHARACTERS_MAX:
+        raise Invalid(
+            f"The question must be 1 to {QUESTION_CHARACTERS_MAX} characters.", field="question"
+        )
     chief = await agents.lock_chief(tx)
     if chief is None:
         raise Refused("There is no chief to ask.", code="no_chief")
@@ -122,9 +124,7 @@ async def _words(tx: Transaction, agent_id: int, command: AskChief) -> tuple[int
     shown = fenced_message(message, label=setting.label, scope=setting.scope)
     fence = "\n".join(enclose(shown, nonce=secrets.token_hex(8)))
     about = f"about message {message.id}, which route {route.id} gave it"
-    text = (
-        f"{asker} asks you {about}:\n\n{quoted}\n\n{ending} The message is:\n{fence}"
-    )
+    text = f"{asker} asks you {about}:\n\n{quoted}\n\n{ending} The message is:\n{fence}"
     conversation_id = await notes.conversation_of(tx, agent_id, message.plugin_id)
     return conversation_id, text
 

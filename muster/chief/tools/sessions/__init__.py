@@ -13,9 +13,9 @@ from muster.chief.tools.sessions.routing import (
     PLUGIN_MESSAGES_LIST,
     ROUTE_REPLY,
 )
-from muster.chief.tools.sessions.tool import Session, SessionCall, SessionTool
+from muster.chief.tools.sessions.tool import Change, Session, SessionCall, SessionTool
 
-__all__ = ["TOOLS", "Session", "SessionCall", "SessionTool", "find_tool", "offered"]
+__all__ = ["TOOLS", "Change", "Session", "SessionCall", "SessionTool", "find_tool", "offered"]
 
 TOOLS = (
     ROUTE_REPLY,

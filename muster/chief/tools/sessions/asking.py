@@ -15,7 +15,7 @@ from muster.chief.operations.session_asks import (
     ask_chief,
     find_asks,
 )
-from muster.chief.tools.sessions.tool import SessionCall, SessionTool
+from muster.chief.tools.sessions.tool import Change, SessionCall, SessionTool
 from muster.errors import NotFound
 
 WAIT_SECONDS_MAX: Final = 25
@@ -60,21 +60,37 @@ async def chief_ask(call: SessionCall) -> Mapping[str, object]:
 async def attention_wait(call: SessionCall) -> Mapping[str, object]:
     """Wait until one of the session's questions is answered, or the time is over."""
     assert isinstance(call.arguments, AttentionWait)
-    command = FindAsks(mirrored_id=call.session.mirrored_id, ids=call.arguments.ids)
-    with trio.move_on_after(call.arguments.wait_seconds):
-        while True:
-            found = await call.db.run(call.session.owner, find_asks, command)
-            if any(one.state != "waiting" for one in found):
-                return _told(command, found)
-            await call.changed()
-    return _told(command, await call.db.run(call.session.owner, find_asks, command))
+    ends_at = trio.current_time() + call.arguments.wait_seconds
+    asks = await _look(call, call.arguments.ids)
+    # Listening begins before the look that may find nothing, so that no answer falls between.
+    if call.arguments.wait_seconds and _all_wait(asks):
+        with call.changes() as changed:
+            asks = await _look(call, call.arguments.ids)
+            while _all_wait(asks) and await _is_changed(changed, ends_at):
+                asks = await _look(call, call.arguments.ids)
+        await call.prove()
+        asks = await _look(call, call.arguments.ids)
+    return {"asks": [_document(one) for one in asks]}
 
 
-def _told(command: FindAsks, found: list[SessionAsk]) -> Mapping[str, object]:
-    missing = sorted(set(command.ids) - {one.id for one in found})
+async def _look(call: SessionCall, ids: tuple[int, ...]) -> list[SessionAsk]:
+    command = FindAsks(mirrored_id=call.session.mirrored_id, ids=ids)
+    asks = await call.db.run(call.session.owner, find_asks, command)
+    missing = sorted(set(ids) - {one.id for one in asks})
     if missing:
         raise NotFound(f"This session asked nothing under {missing[0]}.")
-    return {"asks": [_document(one) for one in found]}
+    return asks
+
+
+def _all_wait(asks: list[SessionAsk]) -> bool:
+    return all(one.state == "waiting" for one in asks)
+
+
+async def _is_changed(changed: Change, ends_at: float) -> bool:
+    """Sleep until a change; False once the time is over or nobody waits any more."""
+    with trio.move_on_at(ends_at):
+        return await changed()
+    return False
 
 
 def _document(one: SessionAsk) -> dict[str, Any]:

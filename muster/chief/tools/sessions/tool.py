@@ -1,6 +1,7 @@
 """What a tool of a mirrored session is, and a call of one."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 
 import attrs
 import msgspec
@@ -9,7 +10,8 @@ from muster.chief.operations.routing.answering import RelaySettings
 from muster.pg.database import Database
 from muster.principals import Owner
 
-Changes = Callable[[], Awaitable[None]]
+Change = Callable[[], Awaitable[bool]]
+"""Sleeps until something of the owner's changed; False when nobody waits for it any more."""
 
 
 @attrs.frozen(kw_only=True)
@@ -39,13 +41,18 @@ class Session:
 
 @attrs.frozen(kw_only=True)
 class SessionCall:
-    """A call: decoded arguments, who calls, what relays need, and a wait for the next change."""
+    """A call: decoded arguments, who calls, what relays need, and what a tool that waits needs.
+
+    `changes` hears of changes for a block, and raises Refused (`too_many_waits`). `prove` raises
+    Unauthorized once the token, or its owner, is good for nothing any more.
+    """
 
     db: Database
     session: Session
     arguments: msgspec.Struct
     relays: RelaySettings
-    changed: Changes
+    changes: Callable[[], AbstractContextManager[Change]]
+    prove: Callable[[], Awaitable[object]]
 
 
 @attrs.frozen(kw_only=True)
