@@ -73,6 +73,7 @@ class Config:
     hook_token: str | None = attrs.field(repr=False)
     hook_owner: str | None
     send_queue_idle_seconds: int
+    session_focus: bool
     session_routing: bool  # on only while plugins are: see `routing`
     pr_mail_senders: frozenset[str]  # see `routes_reviews`
     route_relay_allow: Allowlist
@@ -124,6 +125,7 @@ class Config:
                 lambda text: duration_seconds(text, least=1, most=SEND_QUEUE_IDLE_SECONDS_MAX),
                 30,
             ),
+            session_focus=reader.take("MUSTER_SESSION_FOCUS", _switch, default=True),
             session_routing=reader.take("MUSTER_SESSION_ROUTING", _switch, default=False),
             pr_mail_senders=reader.take("MUSTER_PR_MAIL_SENDERS", _agent_mail, frozenset[str]()),
             route_relay_allow=reader.take("MUSTER_ROUTE_RELAY_ALLOW", Allowlist.parse, Allowlist()),

@@ -92,6 +92,11 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="how long a mirrored session is idle before a queued text is pasted",
     ),
     Setting(
+        name="MUSTER_SESSION_FOCUS",
+        default="1",
+        meaning="0 does not tell the chief which sessions may be on a message already",
+    ),
+    Setting(
         name="MUSTER_SESSION_ROUTING",
         default="0",
         meaning="1 lets the chief hand messages to mirrored sessions, while plugins are on",

@@ -30,6 +30,7 @@ from muster.chief.answers import LiveAnswer, Tell, tell_nobody
 from muster.chief.fence import FencedMessage, RetryNote, render
 from muster.chief.notes import with_notes
 from muster.chief.self_routing.author_block import render_author
+from muster.chief.sessions_block import render_sessions
 from muster.chief.turns import Heard
 from muster.errors import Unavailable
 from muster.failure import Cause
@@ -63,6 +64,7 @@ class DeliverySettings:
     may_begin: Callable[[], bool]
     tell: Tell = tell_nobody
     review_senders: frozenset[str] = frozenset()
+    session_focus: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -155,6 +157,7 @@ class Deliveries:
             epoch=gateway.epoch,
             message_id=message_id,
             review_senders=self._settings.review_senders,
+            session_focus=self._settings.session_focus,
         )
         handover = await self._db.run(self._principal, operations.begin, command)
         if handover is None:
@@ -286,6 +289,9 @@ def fenced(handover: operations.Handover) -> str:
     )
     if handover.author is not None:
         block = render_author(handover.author, nonce=secrets.token_hex(8))
+        text = f"{text}\n\n{block}"
+    if handover.sessions:
+        block = render_sessions(handover.sessions, nonce=secrets.token_hex(8))
         text = f"{text}\n\n{block}"
     return with_notes(text, handover.notes)
 

@@ -108,6 +108,7 @@ def _values(config: "Config") -> dict[str, str]:
         "MUSTER_STEPUP_WINDOW": duration(config.stepup_window_seconds),
         "MUSTER_HOOK_OWNER": config.hook_owner or "none",
         "MUSTER_SEND_QUEUE_IDLE": duration(config.send_queue_idle_seconds),
+        "MUSTER_SESSION_FOCUS": str(int(config.session_focus)),
         "MUSTER_SESSION_ROUTING": str(int(config.session_routing)),
         "MUSTER_ROUTE_RELAY_ALLOW": str(config.route_relay_allow),
         "MUSTER_PR_MAIL_SENDERS": ",".join(sorted(config.pr_mail_senders)) or "none",

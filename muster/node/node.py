@@ -224,6 +224,7 @@ async def open_node(
                 may_begin=lambda: not node.draining,
                 tell=node.tell_of_turn,
                 review_senders=node.config.pr_mail_senders if node.config.routing else frozenset(),
+                session_focus=node.config.session_focus,
             ),
             pasting=SessionSettings(
                 idle_seconds=node.config.send_queue_idle_seconds,

@@ -15,6 +15,7 @@ from muster.agents import operations as agents
 from muster.chief import notes, store, turn_store
 from muster.chief.recovery import recover_left
 from muster.chief.self_routing.targets import find_absent_author
+from muster.chief.sessions_block import Candidate, find_candidates
 from muster.chief.turns import Heard, conversation_hint
 from muster.errors import Refused
 from muster.messages import operations as messages
@@ -32,13 +33,15 @@ class Begin:
     """Hand over message `message_id`, or the owner's oldest queued one, to the chief.
 
     `agent_id` and `epoch` name the gateway connection that would carry the turn. The author of a
-    review is looked up for mail of `review_senders`.
+    review is looked up for mail of `review_senders`, and with `session_focus` the sessions that may
+    be on the message already.
     """
 
     agent_id: int
     epoch: int
     message_id: int | None = None
     review_senders: frozenset[str] = frozenset()
+    session_focus: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -58,6 +61,7 @@ class Handover:
     scope: str
     author: Author | None = None
     notes: tuple[str, ...] = ()
+    sessions: tuple[Candidate, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -113,9 +117,10 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
     )
     await turn_store.begin_of_message(tx, turn)
     tx.hint(conversation_hint(tx.owner_id, conversation_id))
-    author, told = await tx.together(
+    author, told, sessions = await tx.together(
         find_absent_author(tx, begun, command.review_senders),
         notes.read_notes(tx, conversation_id, turn.id),
+        _find_sessions(tx, begun, command),
     )
     return Handover(
         message=begun,
@@ -127,7 +132,14 @@ async def begin(tx: Transaction, command: Begin) -> Handover | None:
         scope=setting.scope,
         author=author,
         notes=told,
+        sessions=sessions,
     )
+
+
+async def _find_sessions(
+    tx: Transaction, message: message_rules.Message, command: Begin
+) -> tuple[Candidate, ...]:
+    return await find_candidates(tx, message) if command.session_focus else ()
 
 
 async def settle_turn(tx: Transaction, command: Settle) -> None:
