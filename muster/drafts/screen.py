@@ -190,15 +190,29 @@ def _is_ipv6(run: str) -> bool:
 
 
 def _credentials(text: str) -> Iterator[int]:
-    for pattern in (_KEY_HEADER, _OWN_TOKEN, _KNOWN_TOKEN):
-        for match in pattern.finditer(text):
-            yield match.start()
-    for match in _TOKEN_RUN.finditer(text):
-        if _is_mixed(match[0]):
+    for match in chain(key_headers(text), known_tokens(text)):
+        yield match.start()
+    for match in token_runs(text):
+        if is_mixed(match[0]):
             yield match.start()
 
 
-def _is_mixed(run: str) -> bool:
+def key_headers(text: str) -> Iterator[re.Match[str]]:
+    """Where a private key begins."""
+    return _KEY_HEADER.finditer(text)
+
+
+def known_tokens(text: str) -> Iterator[re.Match[str]]:
+    """What begins as muster's own tokens or those of well-known services do."""
+    return chain(_OWN_TOKEN.finditer(text), _KNOWN_TOKEN.finditer(text))
+
+
+def token_runs(text: str) -> Iterator[re.Match[str]]:
+    """Runs of TOKEN_RUN_MIN or more characters that tokens are made of; see is_mixed."""
+    return _TOKEN_RUN.finditer(text)
+
+
+def is_mixed(run: str) -> bool:
     """Whether a run is of mixed class: letters with digits, or capitals within it.
 
     A long word of one language, capital first letter included, is not.

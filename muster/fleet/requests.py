@@ -97,8 +97,7 @@ def read_request(body: str) -> Request | BadRequest | None:
         return None
     request_id = _request_id(asked.get("request_id"))
     try:
-        if twice:
-            raise _MalformedError("The request names a member twice.")
+        _refuse_twice(twice)
         return Request(request_id=_required(request_id), span=_span(asked))
     except _MalformedError as malformed:
         return BadRequest(request_id=request_id or "", error=str(malformed))
@@ -111,6 +110,11 @@ def encode(document: Mapping[str, object]) -> str:
 
 class _MalformedError(Exception):
     """What is wrong with a request, as a sentence."""
+
+
+def _refuse_twice(twice: Sequence[str]) -> None:
+    if twice:
+        raise _MalformedError("The request names a member twice.")
 
 
 def _no_constant(name: str) -> object:
