@@ -156,9 +156,9 @@ class Live:
         """Whether the owner has as many streams open here as there may be."""
         return self._count(owner_id, pages=True) >= STREAMS_MAX
 
-    def waits_are_full(self, owner_id: int) -> bool:
-        """Whether as many calls of the owner's wait here as may."""
-        return self._count(owner_id, pages=False) >= WAITS_MAX
+    def count_waits(self, owner_id: int) -> int:
+        """How many calls of the owner's wait here; WAITS_MAX may."""
+        return self._count(owner_id, pages=False)
 
     def _count(self, owner_id: int, *, pages: bool) -> int:
         return sum(

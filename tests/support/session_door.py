@@ -8,7 +8,10 @@ from typing import Any
 import attrs
 import httpx2
 
+from muster.messages.rules import Message
+from muster.principals import Agent
 from tests.support.agent_mail import MailDesk
+from tests.support.builders import make_chief, make_message
 from tests.support.mirror_host import ScriptedHost, new_host, new_session
 from tests.support.server import MCP_HEADERS
 
@@ -56,3 +59,27 @@ async def session_door(desk: MailDesk, name: str = "box") -> AsyncIterator[Sessi
         await host.hello()
         await host.show(session, other, state="working")
         yield SessionDoor(desk=desk, host=host, token=token, session=session, other=other)
+
+
+@attrs.frozen(kw_only=True)
+class Setting:
+    """The door, and the owner's chief, which is not connected."""
+
+    door: SessionDoor
+    chief: Agent
+
+    @property
+    def desk(self) -> MailDesk:
+        """The desk of the door's owner."""
+        return self.door.desk
+
+    async def message(self, **fields: Any) -> Message:
+        """A message that the chief has."""
+        return await make_message(self.desk.db, self.desk.plugin, delivered_to=self.chief, **fields)
+
+
+@asynccontextmanager
+async def session_setting(desk: MailDesk) -> AsyncIterator[Setting]:
+    """A door and a chief."""
+    async with session_door(desk) as door:
+        yield Setting(door=door, chief=await make_chief(desk.db, desk.owner))

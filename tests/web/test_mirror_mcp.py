@@ -1,20 +1,16 @@
 """`/mirror/mcp`: who may knock, and what a session of the owner's may do there."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
-from typing import Any
 
-import attrs
 import pytest
 import trio
 
 from muster.chief.fence import UNVERIFIED
 from muster.chief.operations.routing.listing import look_at_route
 from muster.drafts.rules import State as DraftState
-from muster.messages.rules import Message
-from muster.principals import Agent, Owner
+from muster.principals import Owner
 from muster.routes.rules import By
-from tests.support.agent_mail import MailDesk, mail_desk
+from tests.support.agent_mail import mail_desk
 from tests.support.builders import (
     make_chief,
     make_draft,
@@ -24,8 +20,8 @@ from tests.support.builders import (
     read_audit,
 )
 from tests.support.cluster import Cluster, SpiedDatabase, add_owner
-from tests.support.server import MCP_HEADERS, ScriptedAgent, call_tool
-from tests.support.session_door import SessionDoor, session_door
+from tests.support.server import MCP_HEADERS, call_tool
+from tests.support.session_door import Setting, session_door, session_setting
 
 TOOLS = {
     "attention_answer", "attention_wait", "chief_ask", "plugin_draft_decide", "plugin_drafts_list",
@@ -33,28 +29,11 @@ TOOLS = {
 }  # fmt: skip
 
 
-@attrs.frozen(kw_only=True)
-class Setting:
-    """The door, and the owner's chief."""
-
-    door: SessionDoor
-    chief: Agent
-
-    @property
-    def desk(self) -> MailDesk:
-        """The desk of the door's owner."""
-        return self.door.desk
-
-    async def message(self, **fields: Any) -> Message:
-        """A message that the chief has."""
-        return await make_message(self.desk.db, self.desk.plugin, delivered_to=self.chief, **fields)
-
-
 @pytest.fixture
 async def at(db: SpiedDatabase, owner: Owner, cluster: Cluster) -> AsyncIterator[Setting]:
     """A server with routing, a chief that is not connected, and a host with two sessions."""
-    async with mail_desk(db, owner, cluster) as desk, session_door(desk) as door:
-        yield Setting(door=door, chief=await make_chief(db, owner))
+    async with mail_desk(db, owner, cluster) as desk, session_setting(desk) as setting:
+        yield setting
 
 
 @pytest.mark.rule(269, 407)
@@ -268,58 +247,3 @@ async def test_another_hosts_session_answers_nothing(at: Setting) -> None:
     async with session_door(at.desk, "attic") as attic:
         told = await attic.call("route_reply", route_id=route_id, body="No.")
     assert told["refused"] == "not_its_session"
-
-
-@pytest.mark.rule(323)
-async def test_a_session_asks_the_chief_about_its_route(at: Setting) -> None:
-    """The chief sees the question and the message; what it says comes back through the wait."""
-    _, token = await new_agent(at.desk.db, at.desk.owner, "second", chief=False)
-    del token
-    message = await at.message(body="Which gate?")
-    route_id = (await at.door.call("plugin_message_route", message_id=message.id))["route_id"]
-    told = await at.door.call("chief_ask", question="Which gate\nis ours?", route_id=route_id)
-    ask_id = told["ask_id"]
-    waiting = await at.door.call("attention_wait", ids=[ask_id], wait_seconds=0)
-    assert waiting == {"asks": [{"ask_id": ask_id, "state": "waiting"}]}
-    other = await at.door.call("attention_wait", pane="%2", ids=[ask_id], wait_seconds=0)
-    assert other["refused"] == "not_found"
-    foreign = await at.door.call("chief_ask", pane="%2", question="What?", route_id=route_id)
-    assert foreign["refused"] == "not_found"
-    route = await at.desk.db.run(at.desk.owner, look_at_route, route_id)
-    assert route.deadline_at - route.created_at == timedelta(minutes=30)
-
-
-@pytest.mark.rule(323)
-async def test_the_chiefs_answer_wakes_the_session_that_waits(
-    db: SpiedDatabase, owner: Owner, cluster: Cluster
-) -> None:
-    """It comes as soon as the chief's turn is over."""
-    async with mail_desk(db, owner, cluster) as desk, session_door(desk) as door:
-        _, token = await new_agent(db, owner)
-        async with ScriptedAgent(desk.server.url, token) as chief:
-            await chief.next_frame("welcome")
-            ask_id = (await door.call("chief_ask", question="Which gate?"))["ask_id"]
-            turn = await chief.next_frame("turn")
-            assert "> Which gate?" in turn["text"]
-            assert door.session in turn["text"]
-            answers: list[dict[str, Any]] = []
-
-            async def wait() -> None:
-                answers.append(await door.call("attention_wait", ids=[ask_id]))
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(wait)
-                await chief.send("turn.started", turn_id=turn["turn_id"])
-                await chief.send("turn.done", turn_id=turn["turn_id"], text="The red one.")
-        (answer,) = answers
-        assert answer["asks"] == [{"ask_id": ask_id, "state": "answered", "answer": "The red one."}]
-
-
-async def test_without_a_chief_nobody_is_asked(
-    db: SpiedDatabase, owner: Owner, cluster: Cluster
-) -> None:
-    """The session is told so, and what a question may be."""
-    async with mail_desk(db, owner, cluster) as desk, session_door(desk) as door:
-        assert (await door.call("chief_ask", question="What?"))["refused"] == "no_chief"
-        assert (await door.call("chief_ask", question=" "))["field"] == "question"
-        assert (await door.call("attention_wait", ids=[]))["field"] == "ids"

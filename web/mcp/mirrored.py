@@ -15,6 +15,7 @@ import attrs
 from muster.chief.tools.sessions import Change, Session, SessionCall, find_tool, offered
 from muster.errors import MusterError, Refused
 from muster.mirror.operations.sessions import AtPane, find_at_pane
+from muster.node.live import WAITS_MAX
 from muster.node.node import Node
 from web.auth import Headers, prove_host
 from web.departures import WhileThere
@@ -92,7 +93,7 @@ async def call_tool(node: Node, caller: Caller, called: Called) -> Members:
 @contextmanager
 def _changes(node: Node, owner_id: int, while_there: WhileThere) -> Iterator[Change]:
     """Hear of what changes of the owner's, until the client leaves or the server stops."""
-    if node.live.waits_are_full(owner_id):
+    if node.live.count_waits(owner_id) >= WAITS_MAX:
         sentence = "Too many calls wait for an answer already; let some of them end."
         raise Refused(sentence, code="too_many_waits")
     with node.live.listening(owner_id, None) as listener:

@@ -66,10 +66,11 @@ async def attention_wait(call: SessionCall) -> Mapping[str, object]:
     if call.arguments.wait_seconds and _all_wait(asks):
         with call.changes() as changed:
             asks = await _look(call, call.arguments.ids)
-            while _all_wait(asks) and await _is_changed(changed, ends_at):
+            patient = True
+            while patient and _all_wait(asks):
+                patient = await _is_changed(changed, ends_at)
+                await call.prove()
                 asks = await _look(call, call.arguments.ids)
-        await call.prove()
-        asks = await _look(call, call.arguments.ids)
     return {"asks": [_document(one) for one in asks]}
 
 
