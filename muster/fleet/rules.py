@@ -231,7 +231,9 @@ def _entry(session: Session, work: Work, paths: tuple[str, ...] | None) -> _Entr
         "first_seen": utc(session.first_seen_at),
         "last_seen": utc(session.last_seen_at),
     }
-    titles = [{"title": told(one.title), "at": utc(one.at)} for one in work.titles[:TITLES_MAX]]
+    titles: list[dict[str, object]] = [
+        {"title": told(one.title), "at": utc(one.at)} for one in work.titles[:TITLES_MAX]
+    ]
     pull_requests = [told(one) for one in work.pull_requests[:PULL_REQUESTS_MAX]]
     return _Entry(
         document=document,
@@ -270,11 +272,15 @@ def _gaps(choice: Choice, entries: Sequence[_Entry], about: About) -> list[str]:
     removed = sum(entry.removed for entry in entries)
     gaps = [
         (choice.unknown, "left out, as the working directory is not known", "session"),
-        (left, f"left out: at most the newest {TITLES_MAX} of a session are told", "focus title"),
+        (
+            left,
+            f"left out: at most the newest {TITLES_MAX} of a session are told, if there is room",
+            "focus title",
+        ),
         (prompts, "left out: the first line of a prompt is no summary", "focus title"),
         (
             pull_requests,
-            f"left out: at most {PULL_REQUESTS_MAX} of a session are told",
+            f"left out: at most {PULL_REQUESTS_MAX} of a session are told, if there is room",
             "pull request",
         ),
         (removed, "cut out, as they look like secrets", "string"),
