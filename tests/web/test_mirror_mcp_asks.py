@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from muster import attention
 from muster.accounts.operations import disable_user
 from muster.accounts.rules import Disable
+from muster.attention import operations as attention
 from muster.attention.rules import AskedBy
 from muster.chief.operations.routing.listing import look_at_route
 from muster.mirror.operations.hosts import retire_host
@@ -254,10 +254,8 @@ async def test_so_many_calls_wait_and_no_more(at: Setting, monkeypatch: pytest.M
 
 async def ask_owner(db: SpiedDatabase, agent: Agent) -> int:
     """An agent asks its owner; the ask's id."""
-    command = attention.operations.AskOwner(
-        asked_by=AskedBy.AGENT, question="Noon?", answers=("yes",)
-    )
-    asked = await db.run(agent, attention.operations.ask, command)
+    command = attention.AskOwner(asked_by=AskedBy.AGENT, question="Noon?", answers=("yes",))
+    asked = await db.run(agent, attention.ask, command)
     assert asked is not None
     return asked.id
 
