@@ -2,7 +2,7 @@
 
 The question is words of muster's to the chief, in its conversation about the routed message's
 plugin or else in its default one; what the chief says in that turn is the answer. A turn that was
-cut off ends the ask without one, and it is asked anew if it matters.
+cut off, or an agent that is retired, ends the ask without one; it is asked anew if it matters.
 """
 
 import secrets
@@ -65,7 +65,9 @@ INSERT = Query("""
     returning id
 """)
 COUNT_WAITING = Query("""
-    select count(*) from session_asks a join turns t on t.owner_id = a.owner_id and t.id = a.turn_id
+    select count(*) from session_asks a
+    join turns t on t.owner_id = a.owner_id and t.id = a.turn_id
+    join agents g on g.owner_id = a.owner_id and g.id = a.agent_id and g.retired_at is null
     where a.owner_id = %(owner_id)s and a.mirrored_id = %(mirrored_id)s
       and t.state in ('queued', 'delivering')
 """)
@@ -140,11 +142,14 @@ async def _find_route(tx: Transaction, command: AskChief) -> Route:
 # What was asked of the owner and answered there is told by its own door.
 FIND_ASKS = Query("""
     select a.id, a.question, a.route_id, a.created_at,
-           case when t.state in ('queued', 'delivering') then 'waiting'
-                when t.state = 'delivered' then 'answered' else 'cut_off' end as state,
+           case when t.state = 'delivered' then 'answered'
+                when t.state in ('queued', 'delivering') and g.retired_at is null then 'waiting'
+                else 'cut_off' end as state,
            case when t.state = 'delivered' then t.answer end as answer,
            case when t.state = 'delivered' then t.ended_at end as answered_at
-    from session_asks a join turns t on t.owner_id = a.owner_id and t.id = a.turn_id
+    from session_asks a
+    join turns t on t.owner_id = a.owner_id and t.id = a.turn_id
+    join agents g on g.owner_id = a.owner_id and g.id = a.agent_id
     where a.owner_id = %(owner_id)s and a.mirrored_id = %(mirrored_id)s and a.id = any(%(ids)s)
     order by a.id
 """)
