@@ -18,7 +18,7 @@ import unicodedata2
 from muster.allowlists import Allowlist, is_agent_mail
 from muster.errors import Invalid, MusterError
 from muster.ids import kind_of
-from muster.names import check_name, check_namespace
+from muster.names import check_name, check_namespace, normal_path
 from muster.settings import FILE_SUFFIX, KNOWN_NAMES, SETTINGS_BY_NAME
 
 PREFIX = "MUSTER_"
@@ -31,6 +31,7 @@ HOOK_TOKEN_CHARACTERS_MIN = 32
 DENY_WORDS_MAX = 1000
 TASK_NAMESPACES_MAX = 100
 SENDERS_MAX = 1000
+PATHS_MAX = 100
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 _DURATION = re.compile(r"([0-9]+)([smhd])")
@@ -79,6 +80,8 @@ class Config:
     route_relay_allow: Allowlist
     mail_resume_allow: Allowlist
     mail_resume_off: bool
+    fleet_report_senders: frozenset[str]  # see `answers_fleet_requests`
+    fleet_report_paths: tuple[str, ...]
     cli_decisions: bool
 
     @classmethod
@@ -103,27 +106,17 @@ class Config:
             task_namespaces=reader.take(
                 "MUSTER_PLUGIN_TASK_NAMESPACES", _namespaces, frozenset[str]()
             ),
-            turn_deadline_seconds=reader.take(
-                "MUSTER_TURN_DEADLINE",
-                lambda text: duration_seconds(text, least=1, most=TURN_DEADLINE_SECONDS_MAX),
-                15 * 60,
+            turn_deadline_seconds=reader.seconds(
+                "MUSTER_TURN_DEADLINE", 15 * 60, least=1, most=TURN_DEADLINE_SECONDS_MAX
             ),
-            drain_seconds=reader.take(
-                "MUSTER_DRAIN",
-                lambda text: duration_seconds(text, least=0, most=DRAIN_SECONDS_MAX),
-                20,
-            ),
-            stepup_window_seconds=reader.take(
-                "MUSTER_STEPUP_WINDOW",
-                lambda text: duration_seconds(text, least=60, most=STEPUP_WINDOW_SECONDS_MAX),
-                12 * 60 * 60,
+            drain_seconds=reader.seconds("MUSTER_DRAIN", 20, least=0, most=DRAIN_SECONDS_MAX),
+            stepup_window_seconds=reader.seconds(
+                "MUSTER_STEPUP_WINDOW", 12 * 60 * 60, least=60, most=STEPUP_WINDOW_SECONDS_MAX
             ),
             hook_token=reader.take("MUSTER_HOOK_TOKEN", _hook_token, None),
             hook_owner=reader.take("MUSTER_HOOK_OWNER", _account, None),
-            send_queue_idle_seconds=reader.take(
-                "MUSTER_SEND_QUEUE_IDLE",
-                lambda text: duration_seconds(text, least=1, most=SEND_QUEUE_IDLE_SECONDS_MAX),
-                30,
+            send_queue_idle_seconds=reader.seconds(
+                "MUSTER_SEND_QUEUE_IDLE", 30, least=1, most=SEND_QUEUE_IDLE_SECONDS_MAX
             ),
             session_focus=reader.take("MUSTER_SESSION_FOCUS", _switch, default=True),
             session_routing=reader.take("MUSTER_SESSION_ROUTING", _switch, default=False),
@@ -131,9 +124,14 @@ class Config:
             route_relay_allow=reader.take("MUSTER_ROUTE_RELAY_ALLOW", Allowlist.parse, Allowlist()),
             mail_resume_allow=reader.take("MUSTER_MAIL_RESUME_ALLOW", Allowlist.parse, Allowlist()),
             mail_resume_off=reader.take("MUSTER_MAIL_RESUME_OFF", _switch, default=False),
+            fleet_report_senders=reader.take(
+                "MUSTER_FLEET_REPORT_SENDERS", _agent_mail, frozenset[str]()
+            ),
+            fleet_report_paths=reader.take("MUSTER_FLEET_REPORT_PATHS", _paths, ()),
             cli_decisions=reader.take("MUSTER_CLI_DECISIONS", _switch, default=True),
         )
         reader.need_both("MUSTER_HOOK_TOKEN", "MUSTER_HOOK_OWNER")
+        reader.need("MUSTER_FLEET_REPORT_SENDERS", "MUSTER_FLEET_REPORT_PATHS")
         if config.database_app_url and not config.database_url:
             reader.faults.append("MUSTER_DATABASE_APP_URL needs MUSTER_DATABASE_URL beside it.")
         if reader.faults:
@@ -149,6 +147,11 @@ class Config:
     def routes_reviews(self) -> bool:
         """Whether reviews go to a pull request's author (plugins: "A pull-request review mail")."""
         return self.routing and bool(self.pr_mail_senders)
+
+    @property
+    def answers_fleet_requests(self) -> bool:
+        """Whether fleet reports leave this muster (plugins: "A fleet-report request")."""
+        return self.plugins and bool(self.fleet_report_senders)
 
     def listening_on(self, port: int) -> "Config":
         """The same, once a server bound to port 0 knows its port; a given public URL stays."""
@@ -217,11 +220,19 @@ class _Reader:
             self.faults.append(f"{name} {error}.")
             return default
 
+    def seconds(self, name: str, default: int, *, least: int, most: int) -> int:
+        """The same for a duration."""
+        return self.take(name, lambda text: duration_seconds(text, least=least, most=most), default)
+
     def need_both(self, one: str, other: str) -> None:
         """Each of two settings that mean nothing without the other needs it."""
-        for name, missing in ((one, other), (other, one)):
-            if self._is_set(name) and not self._is_set(missing):
-                self.faults.append(f"{name} needs {missing} beside it.")
+        self.need(one, other)
+        self.need(other, one)
+
+    def need(self, one: str, other: str) -> None:
+        """The first of two settings means nothing without the second."""
+        if self._is_set(one) and not self._is_set(other):
+            self.faults.append(f"{one} needs {other} beside it.")
 
     def _is_set(self, name: str) -> bool:
         return bool(self._environ.get(name) or self._environ.get(name + FILE_SUFFIX))
@@ -332,6 +343,17 @@ def _agent_mail(text: str) -> frozenset[str]:
     if len(listed) > SENDERS_MAX:
         raise ValueError(f"may list at most {SENDERS_MAX} addresses")
     return listed
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    """Directories, each as it is compared: absolute, normalised, and not the root of all."""
+    listed = [part.strip() for part in text.split(",") if part.strip()]
+    for part in listed:
+        if part == "/" or not part.isprintable() or normal_path(part) != part:
+            raise ValueError(f"lists {part!r}, which is no absolute, normalised path below /")
+    if not 1 <= len(listed) <= PATHS_MAX:
+        raise ValueError(f"must list 1 to {PATHS_MAX} paths")
+    return tuple(dict.fromkeys(listed))
 
 
 def _log_level(text: str) -> str:

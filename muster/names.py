@@ -1,5 +1,6 @@
 """What names, labels and texts may look like, whoever writes them."""
 
+import posixpath
 import re
 
 import unicodedata2
@@ -40,6 +41,12 @@ def count_bytes(text: str, *, field: str) -> int:
         return len(text.encode())
     except UnicodeEncodeError:
         raise Invalid(f"{field} contains half of a surrogate pair.", field=field) from None
+
+
+def normal_path(path: str) -> str:
+    """An absolute path as it is compared: no `.`, no `..`, no slash twice or at the end."""
+    # POSIX keeps two slashes at the beginning apart; nobody means that here.
+    return posixpath.normpath("/" + path.lstrip("/"))
 
 
 def normalise_tag(text: str, *, field: str = "tags") -> str:

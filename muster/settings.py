@@ -122,6 +122,16 @@ SETTINGS: tuple[Setting, ...] = (
         meaning="1 resumes no ended session for agent mail, whatever is allowed",
     ),
     Setting(
+        name="MUSTER_FLEET_REPORT_SENDERS",
+        default="none",
+        meaning="whose agent mail gets fleet reports, unasked: <owner>/<handle>, …",
+    ),
+    Setting(
+        name="MUSTER_FLEET_REPORT_PATHS",
+        default="none",
+        meaning="the directories whose sessions a fleet report may tell of, separated by commas",
+    ),
+    Setting(
         name="MUSTER_CLI_DECISIONS",
         default="1",
         meaning="0 forbids deciding on drafts and asks by command line",

@@ -114,5 +114,7 @@ def _values(config: "Config") -> dict[str, str]:
         "MUSTER_PR_MAIL_SENDERS": ",".join(sorted(config.pr_mail_senders)) or "none",
         "MUSTER_MAIL_RESUME_ALLOW": str(config.mail_resume_allow),
         "MUSTER_MAIL_RESUME_OFF": str(int(config.mail_resume_off)),
+        "MUSTER_FLEET_REPORT_SENDERS": ",".join(sorted(config.fleet_report_senders)) or "none",
+        "MUSTER_FLEET_REPORT_PATHS": ",".join(config.fleet_report_paths) or "none",
         "MUSTER_CLI_DECISIONS": str(int(config.cli_decisions)),
     }

@@ -5,25 +5,36 @@ muster would say, and more.
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import attrs
 
-from muster.fleet import store
-from muster.fleet.requests import Span
-from muster.fleet.rules import (
+from muster.fleet.reports import (
     PULL_REQUESTS_MAX,
     REPLY_BYTES_MAX,
+    TITLES_MAX,
     TOOL_BYTES_MAX,
     About,
     Kind,
     Session,
+    State,
     Work,
     choose,
     compose,
 )
-from muster.mirror.rules import FOCUS_KEPT, SUBJECT_PREFIX
+from muster.fleet.requests import Span
+from muster.mirror.operations.seen import (
+    During,
+    Seen,
+    Titles,
+    TitlesOf,
+    hosts_seen,
+    list_seen,
+    titles_of,
+)
+from muster.mirror.rules import FOCUS_KEPT, PaneState, subject_of
 from muster.pg.database import Transaction
-from muster.routes.operations.authored import ListAuthored, pull_requests_of
+from muster.routes.operations.authored import Authored, ListAuthored, pull_requests_of
 
 
 @attrs.frozen(kw_only=True)
@@ -41,10 +52,11 @@ class MakeReport:
 
 async def make_report(tx: Transaction, command: MakeReport) -> dict[str, object]:
     """What the owner's sessions worked on, as the document that is sent or told."""
-    span, narrow = command.span, command.paths is not None
-    there = await store.list_there(tx, span.since, span.until)
-    choice = choose(there, command.paths)
-    hosts = await store.list_hosts(tx)
+    span, is_narrow = command.span, command.paths is not None
+    during = During(since=span.since, until=span.until)
+    seen = {one.whose: one for one in await list_seen(tx, during)}
+    choice = choose(map(_session, seen.values()), command.paths)
+    hosts = await hosts_seen(tx)
     kept_since = tx.now - FOCUS_KEPT
     about = About(
         span=span,
@@ -54,33 +66,80 @@ async def make_report(tx: Transaction, command: MakeReport) -> dict[str, object]
         offline=tuple(host.name for host in hosts if not host.online),
         kept_since=kept_since if span.since < kept_since else None,
     )
-    works = await _works(tx, choice.sessions, span, summaries=narrow)
-    bytes_max = REPLY_BYTES_MAX if narrow else TOOL_BYTES_MAX
+    chosen = [seen[one.kind is Kind.AGENT, one.id] for one in choice.sessions]
+    works = await _works(tx, chosen, during, summaries=is_narrow)
+    bytes_max = REPLY_BYTES_MAX if is_narrow else TOOL_BYTES_MAX
     return compose(choice, works, about, bytes_max=bytes_max)
 
 
 async def _works(
-    tx: Transaction, sessions: Sequence[Session], span: Span, *, summaries: bool
+    tx: Transaction, chosen: Sequence[Seen], during: During, *, summaries: bool
 ) -> dict[tuple[Kind, int], Work]:
-    titles = await store.list_titles(
-        tx,
-        store.Window(sessions=sessions, since=span.since, until=span.until, summaries=summaries),
-    )
-    named = {one.subject.removeprefix(SUBJECT_PREFIX): one for one in sessions}
+    wanted = TitlesOf(seen=chosen, during=during, most=TITLES_MAX, summaries=summaries)
+    titles = await titles_of(tx, wanted)
     authored = await pull_requests_of(
         tx,
         ListAuthored(
-            claude_sessions=list(named), since=span.since, until=span.until, most=PULL_REQUESTS_MAX
+            claude_sessions=[one.claude_session for one in chosen if one.claude_session],
+            since=during.since,
+            until=during.until,
+            most=PULL_REQUESTS_MAX,
         ),
     )
-    works = {}
-    for session_id, one in named.items():
-        told, pull_requests = titles.get(one.key, store.Told()), authored.get(session_id)
-        works[one.key] = Work(
-            titles=told.titles,
-            titles_in_all=told.in_all,
-            prompts=told.prompts,
-            pull_requests=() if pull_requests is None else pull_requests.pull_requests,
-            pull_requests_in_all=0 if pull_requests is None else pull_requests.in_all,
+    nothing = Authored(pull_requests=(), in_all=0)
+    return {
+        (_kind(one), one.id): _work(
+            titles.get(one.whose, Titles()), authored.get(one.claude_session or "", nothing)
         )
-    return works
+        for one in chosen
+    }
+
+
+def _work(titles: Titles, authored: Authored) -> Work:
+    return Work(
+        titles=titles.newest,
+        titles_in_all=titles.in_all,
+        prompts=titles.others,
+        pull_requests=authored.pull_requests,
+        pull_requests_in_all=authored.in_all,
+    )
+
+
+def _session(seen: Seen) -> Session:
+    return Session(
+        id=seen.id,
+        kind=_kind(seen),
+        subject=_subject(seen),
+        name=seen.name,
+        host=seen.host,
+        repo=seen.repo,
+        repo_directory=seen.repo_directory,
+        state=_state(seen.state),
+        first_seen_at=seen.first_seen_at,
+        last_seen_at=seen.last_seen_at,
+        directory=seen.directory,
+        titled_at=seen.titled_at,
+    )
+
+
+def _kind(seen: Seen) -> Kind:
+    return Kind.MIRROR if seen.agent is None else Kind.AGENT
+
+
+def _subject(seen: Seen) -> str:
+    if seen.claude_session is not None:
+        return subject_of(seen.claude_session)
+    assert seen.agent is not None, "it is a session or an agent"
+    return f"agent:{seen.agent}"
+
+
+def _state(state: PaneState | None) -> State:
+    match state:
+        case None:
+            return State.ENDED
+        case PaneState.WORKING:
+            return State.ACTIVE
+        case PaneState.WAITING | PaneState.IDLE | PaneState.UNKNOWN:
+            return State.WAITING
+        case _:
+            assert_never(state)

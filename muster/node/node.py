@@ -15,6 +15,7 @@ from actors import ChildSpec, Log, Tree, Undelivered, open_tree
 from muster.agents.gateway import CANCEL_GRACE_SECONDS, Gateways
 from muster.chief.answers import Piece
 from muster.chief.deliveries import DeliverySettings
+from muster.chief.fleet_mail import FleetMail, answering
 from muster.chief.operations.receiving import NotRoutable, Receive, SelfRouting, receive
 from muster.chief.operations.routing.answering import RelaySettings
 from muster.config import Config
@@ -126,7 +127,9 @@ class Node:
     def self_routing(self) -> SelfRouting:
         """What this server does by itself with a new message."""
         config = self.config
+        fleet = FleetMail(senders=config.fleet_report_senders, paths=config.fleet_report_paths)
         return SelfRouting(
+            answer_request=answering(fleet) if config.answers_fleet_requests else None,
             routing=config.routing,
             pr_mail_senders=config.pr_mail_senders,
             resume_allow=config.mail_resume_allow.allows,

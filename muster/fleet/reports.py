@@ -17,7 +17,6 @@ first alone is too large, its oldest titles go, then its pull requests. Each is 
 """
 
 import enum
-import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -26,13 +25,13 @@ import attrs
 
 from muster.fleet.requests import REPORT_TYPE, VERSION, Span, encode
 from muster.fleet.secrets import cut
+from muster.names import normal_path
 
 SESSIONS_MAX: Final = 200
 TITLES_MAX: Final = 20  # of one session
 PULL_REQUESTS_MAX: Final = 50  # of one session
 REPLY_BYTES_MAX: Final = 16 * 1024
 TOOL_BYTES_MAX: Final = 32 * 1024
-SUMMARY: Final = "summary"
 
 
 class Kind(enum.Enum):
@@ -60,13 +59,13 @@ class Session:
     """
 
     id: int
-    kind: Kind = attrs.field(converter=Kind)
+    kind: Kind
     subject: str
     name: str
     host: str
     repo: str | None
     repo_directory: str | None
-    state: State = attrs.field(converter=State)
+    state: State
     first_seen_at: datetime
     last_seen_at: datetime
     directory: str | None
@@ -74,7 +73,7 @@ class Session:
 
     @property
     def key(self) -> tuple[Kind, int]:
-        """What tells it from all others."""
+        """What tells it from all others; of two agents one after the other may have a name."""
         return self.kind, self.id
 
     @property
@@ -84,21 +83,13 @@ class Session:
 
 
 @attrs.frozen(kw_only=True)
-class Title:
-    """What a session was about."""
-
-    title: str
-    at: datetime
-
-
-@attrs.frozen(kw_only=True)
 class Work:
     """What a session did in the window: the newest first, and how many there were in all.
 
     `prompts`: titles that may not be told, being first lines of prompts.
     """
 
-    titles: tuple[Title, ...] = ()
+    titles: tuple[tuple[str, datetime], ...] = ()
     titles_in_all: int = 0
     prompts: int = 0
     pull_requests: tuple[str, ...] = ()
@@ -130,11 +121,6 @@ class About:
     kept_since: datetime | None = None  # titles before are gone, if the window begins earlier
 
 
-def is_path(path: str) -> bool:
-    """Whether a setting may name it: absolute, normalised, and not the root of all."""
-    return path.startswith("/") and path != "/" and _normal(path) == path and path.isprintable()
-
-
 def is_under(directory: str | None, paths: Iterable[str]) -> bool | None:
     """Whether a directory is one of the paths or inside of one; None if nobody knows where it is.
 
@@ -142,7 +128,7 @@ def is_under(directory: str | None, paths: Iterable[str]) -> bool | None:
     """
     if directory is None or not directory.startswith("/") or ".." in directory.split("/"):
         return None
-    normal = _normal(directory)
+    normal = normal_path(directory)
     return any(normal == path or normal.startswith(f"{path}/") for path in paths)
 
 
@@ -165,7 +151,7 @@ def choose(sessions: Iterable[Session], paths: Sequence[str] | None) -> Choice:
 def compose(
     choice: Choice, works: Mapping[tuple[Kind, int], Work], about: About, *, bytes_max: int
 ) -> dict[str, object]:
-    """The report, of at most `bytes_max` bytes as `encode` writes it."""
+    """The report, of at most `bytes_max` bytes as `encode` writes it; `works` are by key."""
     entries = [_entry(one, works.get(one.key, Work()), choice.paths) for one in choice.sessions]
     while True:
         document = _document(choice, entries, about)
@@ -232,7 +218,7 @@ def _entry(session: Session, work: Work, paths: tuple[str, ...] | None) -> _Entr
         "last_seen": utc(session.last_seen_at),
     }
     titles: list[dict[str, object]] = [
-        {"title": told(one.title), "at": utc(one.at)} for one in work.titles[:TITLES_MAX]
+        {"title": told(title), "at": utc(at)} for title, at in work.titles[:TITLES_MAX]
     ]
     pull_requests = [told(one) for one in work.pull_requests[:PULL_REQUESTS_MAX]]
     return _Entry(
@@ -322,11 +308,6 @@ def _smaller(entry: _Entry) -> _Entry:
 def _directory(session: Session) -> str | None:
     # An agent works where nobody sees.
     return session.directory if session.kind is Kind.MIRROR else None
-
-
-def _normal(path: str) -> str:
-    # POSIX keeps two slashes at the beginning apart; nobody means that here.
-    return posixpath.normpath("/" + path.lstrip("/"))
 
 
 def utc(at: datetime) -> str:
