@@ -62,6 +62,7 @@ TURNS: list[tuple[str, list[str]]] = [
     ("turns_message_begun_check", [of_message(state="'queued'", epoch="null", begun_at="null")]),
     ("turns_state_check", [words(state="'lost'", epoch="1", begun_at="%(now)s")]),
     ("turns_noted_check", [words(state="'noted'", ended_at="%(now)s")]),
+    ("turns_read_check", [f"update turns set read_in = id {WORDS}"]),
     ("turns_begun_check", [BEGIN.replace("%(now)s", "null")]),
     ("turns_begun_check", [BEGIN.replace("epoch = 1", "epoch = null")]),
     ("turns_ended_check", [BEGIN, DONE.replace("%(now)s", "null")]),

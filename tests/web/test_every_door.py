@@ -21,6 +21,7 @@ from muster.principals import Owner
 from tests.support.builders import new_agent, new_plugin
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.desk import error_of
+from tests.support.mirror_host import new_host
 from tests.support.page_list import list_pages
 from tests.support.server import Server, call_mcp, running_server
 from tests.support.visitor import Visiting, page_client, sign_in
@@ -29,15 +30,16 @@ from web.app import routes_of
 
 HOOK = "a-secret-of-this-machine-" + "h" * 20
 SOCKET = "/agent/v1/socket"
+MIRROR = "/mirror/v1/socket"
 UPGRADE = {
     "Connection": "Upgrade",
     "Upgrade": "websocket",
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
 }
-OTHERS = ("/mcp", "/live")  # doors beside the table
+OTHERS = ("/mcp", "/mirror/mcp", "/live")  # doors beside the table
 # Of kinds that are not built yet, by their prefixes.
-UNBUILT = ("mmh_", "mskey_", "msac_", "msls_", "mscr_", "msat_", "msrt_", "msla_")
+UNBUILT = ("mskey_", "msac_", "msls_", "mscr_", "msat_", "msrt_", "msla_")
 
 
 @attrs.frozen(kw_only=True)
@@ -91,11 +93,18 @@ async def open_house(db: SpiedDatabase, cluster: Cluster, owner: Owner) -> Async
     _, plugin = await new_plugin(db, owner)
     _, agent = await new_agent(db, owner)
     _, personal = await db.run(owner, add_personal, AddPersonal(name="mine"))
+    _, host = await new_host(db, owner)
     settings = {"MUSTER_HOOK_TOKEN": HOOK, "MUSTER_HOOK_OWNER": f"user-{owner.owner_id}"}
     async with running_server(db, cluster.app_url, **settings) as server:
         visiting = await sign_in(server, owner)
         async with visiting.client, page_client(server) as client:
-            tokens = {"plugin": plugin, "agent": agent, "personal": personal, "hook": HOOK}
+            tokens = {
+                "plugin": plugin,
+                "agent": agent,
+                "personal": personal,
+                "hook": HOOK,
+                "host": host,
+            }
             yield House(server=server, client=client, visiting=visiting, tokens=tokens)
 
 
@@ -109,14 +118,13 @@ async def test_a_plugin_token_is_turned_away_everywhere_else(
         routes = [(method, path) for method, path, _ in house.programs] + house.pages
         routes += [(method, path) for path in OTHERS for method in ("GET", "POST")]
         tried = [route for route in routes if not route[1].startswith("/plugin/v1/")]
-        assert {"/attention", "/api/tasks", "/healthz", "/mcp", "/live", "/sign-in"} < {
-            path for _, path in tried
-        }
+        some = {"/attention", "/api/tasks", "/healthz", "/mcp", "/mirror/mcp", "/live", "/sign-in"}
+        assert some < {path for _, path in tried}
         for method, path in tried:
             answer = await house.ask(method, path, plugin, session=True)
             assert answer.status_code == 401, (method, path)
             assert error_of(answer)["code"] == "credential_not_allowed"
-        for kind in ("agent", "personal", "hook"):
+        for kind in ("agent", "personal", "hook", "host"):
             for tokens in ((plugin, house.tokens[kind]), (house.tokens[kind], plugin)):
                 answer = await house.ask("GET", "/api/tasks", *tokens, session=True)
                 assert error_of(answer)["code"] == "credential_not_allowed", kind
@@ -156,14 +164,29 @@ async def test_the_agents_doors_take_agents_alone(
     """/mcp and the gateway's socket refuse every other kind, and a session too."""
     async with open_house(db, cluster, owner) as house:
         agent = house.tokens["agent"]
-        personal, hook = house.tokens["personal"], house.tokens["hook"]
-        for token in (personal, hook, *(prefix + "a" * 43 for prefix in UNBUILT)):
+        others = [house.tokens[kind] for kind in ("personal", "hook", "host")]
+        for token in (*others, *(prefix + "a" * 43 for prefix in UNBUILT)):
             assert (await house.ask("POST", "/mcp", token, session=True)).status_code == 401
             assert await _open_socket(house, token) == "closed 4401"
         assert (await house.ask("POST", "/mcp", session=True)).status_code == 401
         assert await _open_socket(house, None) == "closed 4401"
         assert await _open_socket(house, agent) == "welcome"
         assert (await call_mcp(house.server, agent, "tools/list", {}))["tools"]
+
+
+async def test_the_hosts_doors_take_hosts_alone(
+    db: SpiedDatabase, cluster: Cluster, owner: Owner
+) -> None:
+    """/mirror/mcp and the mirror's socket refuse every other kind, and a session too."""
+    async with open_house(db, cluster, owner) as house:
+        others = [house.tokens[kind] for kind in ("agent", "personal", "hook")]
+        for token in (*others, *(prefix + "a" * 43 for prefix in UNBUILT)):
+            assert (await house.ask("POST", "/mirror/mcp", token, session=True)).status_code == 401
+            assert await _open_socket(house, token, MIRROR) == "closed 4401"
+        assert (await house.ask("POST", "/mirror/mcp", session=True)).status_code == 401
+        assert await _open_socket(house, None, MIRROR) == "closed 4401"
+        let_in = await house.ask("POST", "/mirror/mcp", house.tokens["host"], session=False)
+        assert (let_in.status_code, error_of(let_in)["code"]) == (409, "no_session")
 
 
 async def test_a_page_takes_a_session_alone(
@@ -173,7 +196,7 @@ async def test_a_page_takes_a_session_alone(
     async with open_house(db, cluster, owner) as house:
         for method, path in house.pages:
             nobody = await house.ask(method, path, session=False)
-            for kind in ("agent", "personal", "hook"):
+            for kind in ("agent", "personal", "hook", "host"):
                 answer = await house.ask(method, path, house.tokens[kind], session=False)
                 told = (answer.status_code, answer.headers.get("location"))
                 assert told == (nobody.status_code, nobody.headers.get("location")), (path, kind)
@@ -185,7 +208,7 @@ async def test_a_page_takes_a_session_alone(
                 answer = await house.ask(method, path, session=True)
                 assert "/sign-in" not in answer.headers.get("location", ""), path
                 assert answer.status_code in (200, 303, 404), (path, answer.status_code)
-        for kind in ("agent", "personal", "hook"):
+        for kind in ("agent", "personal", "hook", "host"):
             answer = await house.ask("GET", "/live", house.tokens[kind], session=False)
             assert answer.status_code == 401, kind
 
@@ -193,15 +216,16 @@ async def test_a_page_takes_a_session_alone(
 def test_every_kind_that_there_is_is_tried() -> None:
     """A new kind of credential is tried on every door, or this fails."""
     tried = {CredentialKind.PLUGIN, CredentialKind.AGENT, CredentialKind.PERSONAL}
+    tried |= {CredentialKind.MIRROR_HOST}
     assert {kind.value for kind in CredentialKind} - {kind.value for kind in tried} <= {*UNBUILT}
 
 
-async def _open_socket(house: House, token: str | None) -> str:
-    """What the gateway's socket says beside a live session: its first frame, or its close."""
+async def _open_socket(house: House, token: str | None, path: str = SOCKET) -> str:
+    """What a socket says beside a live session: its first frame, or its close."""
     headers = [(b"Cookie", f"muster_session={house.visiting.session.cookie}".encode())]
     if token is not None:
         headers.append((b"Authorization", f"Bearer {token}".encode()))
-    url = house.server.url.replace("http://", "ws://") + SOCKET
+    url = house.server.url.replace("http://", "ws://") + path
     async with open_websocket_url(url, extra_headers=headers) as socket:
         try:
             return str(json.loads(await socket.get_message())["type"])
