@@ -6,10 +6,8 @@ import pytest
 
 from muster.chief.dispositions import find_acted
 from muster.chief.operations.routing.answering import (
-    AnswerRoute,
     RelayRoute,
     RelaySettings,
-    answer_route,
     relay_route,
 )
 from muster.drafts.operations import DraftView, ListDrafts, list_drafts
@@ -18,7 +16,7 @@ from muster.drafts.rules import State as DraftState
 from muster.errors import Invalid, MusterError, NotFound
 from muster.mirror.send_rules import SendState
 from muster.principals import Owner
-from muster.routes.rules import HandBack, Route, State
+from muster.routes.rules import HandBack, State
 from tests.support.builders import make_draft, read_audit
 from tests.support.cluster import SpiedDatabase, add_owner
 from tests.support.mirror_host import new_session
@@ -34,12 +32,6 @@ async def desk(db: SpiedDatabase, owner: Owner) -> RouteDesk:
 async def drafts(desk: RouteDesk) -> list[DraftView]:
     """The owner's drafts, newest first."""
     return await desk.db.run(desk.owner, list_drafts, ListDrafts())
-
-
-async def keep(desk: RouteDesk, route: Route, body: str = "Noon works.") -> None:
-    """Take the answer, and have the relay wait."""
-    command = AnswerRoute(route_id=route.id, body=body, via="tests", deny_words=frozenset())
-    await desk.db.run(desk.owner, answer_route, command)
 
 
 @pytest.mark.rule(325, 330, 331, 335)
@@ -150,7 +142,7 @@ async def test_an_answer_is_screened_like_any_draft(desk: RouteDesk) -> None:
 async def test_an_answer_whose_relay_was_cut_off_is_relayed_later(desk: RouteDesk) -> None:
     """It is kept, and the sweep relays it a minute later, once."""
     route = await desk.route()
-    await keep(desk, route)
+    await desk.keep(route)
     await desk.sweep()
     assert (await desk.look(route)).state is State.ANSWERED
     await desk.shift(timedelta(seconds=61))
@@ -184,7 +176,7 @@ async def test_a_live_route_is_something_that_the_chief_did(desk: RouteDesk) -> 
         return acted.routed
 
     assert await is_routed()
-    await keep(desk, route)
+    await desk.keep(route)
     assert await is_routed()
     await make_draft(desk.db, desk.chief, message, approved_by=desk.owner)
     await desk.answer(route)

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import attrs
 import pytest
@@ -113,18 +113,18 @@ class Routes(RuleBasedStateMachine):
     """The verbs, by whoever runs them; what was refused changed nothing."""
 
     messages = Bundle("messages")
+    db: ClassVar[SpiedDatabase]
 
-    def __init__(self, db: SpiedDatabase) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.desk: RouteDesk = wait(self.open, db)
+        self.desk: RouteDesk = wait(self.open)
         self.made: dict[int, Route] = {}  # the newest of each message
         self.answers: dict[int, str] = {}
         self.ended: dict[int, State] = {}
 
-    @staticmethod
-    async def open(db: SpiedDatabase) -> RouteDesk:
+    async def open(self) -> RouteDesk:
         """A desk of an owner of its own."""
-        return await open_route_desk(db, await add_owner(db))
+        return await open_route_desk(self.db, await add_owner(self.db))
 
     async def read(self) -> list[Row]:
         """All routes, oldest first."""
@@ -282,7 +282,10 @@ class Routes(RuleBasedStateMachine):
 @pytest.mark.rule(311, 330, 334, 335)
 async def test_no_sequence_loses_or_doubles_a_message(db: SpiedDatabase) -> None:
     """However routes are made, answered, cancelled, stamped, swept and timed out."""
+
+    class OfThisTest(Routes):
+        """On the test's database."""
+
+    OfThisTest.db = db
     run = settings(max_examples=15, stateful_step_count=20, deadline=None)
-    await trio.to_thread.run_sync(
-        partial(run_state_machine_as_test, partial(Routes, db), settings=run)
-    )
+    await trio.to_thread.run_sync(partial(run_state_machine_as_test, OfThisTest, settings=run))

@@ -5,7 +5,12 @@ from datetime import timedelta
 import attrs
 
 from muster.allowlists import Allowlist
-from muster.chief.operations.routing.answering import AnswerRoute, RelaySettings, answer_and_relay
+from muster.chief.operations.routing.answering import (
+    AnswerRoute,
+    RelaySettings,
+    answer_and_relay,
+    answer_route,
+)
 from muster.chief.operations.routing.ending import OwnerAnswered, Stamped, owner_answered
 from muster.chief.operations.routing.listing import RouteView, look_at_route
 from muster.chief.operations.routing.making import RouteMessage, route_message
@@ -98,6 +103,11 @@ class RouteDesk:
             claude_session=session,
         )
         return await answer_and_relay(self.db, self.owner, command, self.allow)
+
+    async def keep(self, route: Route, body: str = "Noon works.") -> None:
+        """An answer is taken, and its relay has to wait."""
+        command = AnswerRoute(route_id=route.id, body=body, via="tests", deny_words=frozenset())
+        await self.db.run(self.owner, answer_route, command)
 
     async def stamp(self, message: Message, thread: str = "dm-1") -> Stamped:
         """The plugin says that the sender was answered directly."""
