@@ -1,6 +1,7 @@
 """`/mirror/mcp`: who may knock, and what a session of the owner's may do there."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import trio
@@ -22,6 +23,7 @@ from tests.support.builders import (
 from tests.support.cluster import Cluster, SpiedDatabase, add_owner
 from tests.support.server import MCP_HEADERS, call_tool
 from tests.support.session_door import Setting, session_door, session_setting
+from tests.support.waiting import until
 
 TOOLS = {
     "attention_answer", "attention_wait", "chief_ask", "plugin_draft_decide", "plugin_drafts_list",
@@ -64,6 +66,26 @@ async def test_a_call_names_a_pane_that_shows_a_session(at: Setting, pane: str |
     """Otherwise it is refused with a sentence."""
     answer = await at.door.ask("tools/list", {}, pane=pane)
     assert (answer.status_code, answer.json()["code"]) == (409, "no_session")
+
+
+async def test_a_call_that_names_two_panes_is_of_neither(at: Setting) -> None:
+    """Both show a session, and none of them is guessed."""
+    headers = [*MCP_HEADERS.items(), ("Muster-Pane", "%1"), ("Muster-Pane", "%2")]
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    async with at.desk.server.client(at.door.token) as client:
+        answer = await client.post("/mirror/mcp", json=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (409, "no_session")
+
+
+async def test_the_session_is_the_one_that_the_pane_shows_now(at: Setting) -> None:
+    """A new conversation in the pane is another session, from the host's next list on."""
+    await at.door.host.show(at.door.other, at.door.session, state="working")
+    message = await at.message()
+    told = await at.door.call("plugin_message_route", message_id=message.id)
+    assert told["subject"] == f"mirror:{at.door.other}"
+    await at.door.host.show(at.door.session, state="working")
+    gone = await at.door.ask("tools/list", {}, pane="%2")
+    assert (gone.status_code, gone.json()["code"]) == (409, "no_session")
 
 
 async def test_only_a_hosts_token_is_taken(at: Setting) -> None:
@@ -126,6 +148,29 @@ async def test_a_draft_is_decided_on_exactly_what_was_read(at: Setting) -> None:
     async with at.desk.server.client(await at.desk.new_token()) as client:
         claimed = await client.post("/plugin/v1/drafts/claim", json={"wait_seconds": 0})
     assert claimed.json().get("draft_id") == draft.id, claimed.text
+
+
+@pytest.mark.rule(267)
+async def test_an_approval_wakes_the_claim_that_waits(at: Setting) -> None:
+    """As the card's does: the plugin has the reply at once."""
+    draft = await make_draft(at.desk.db, at.chief, await at.message())
+    waiters, plugin_id = at.desk.server.node.waiters, at.desk.plugin.plugin_id
+    claims: list[dict[str, Any]] = []
+
+    async def claim() -> None:
+        async with at.desk.server.client(await at.desk.new_token()) as client:
+            answer = await client.post("/plugin/v1/drafts/claim", json={"wait_seconds": 25})
+        claims.append(answer.json())
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(claim)
+            await until(lambda: plugin_id in waiters.plugin_ids())
+            sha256 = draft.body_sha256.hex()
+            await at.door.call(
+                "plugin_draft_decide", id=draft.id, decision="approve", body_sha256=sha256
+            )
+    assert [one["draft_id"] for one in claims] == [draft.id]
 
 
 @pytest.mark.rule(268)

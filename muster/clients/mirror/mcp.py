@@ -24,7 +24,7 @@ from urllib.parse import SplitResult
 PATH: Final = "/mirror/mcp"
 PROTOCOL_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 LINE_BYTES_MAX: Final = 4 << 20
-ANSWER_BYTES_MAX: Final = 4 << 20
+ANSWER_BYTES_MAX: Final = 16 << 20  # 50 drafts, each byte of them escaped twice
 CALLS_MAX: Final = 8
 """How many requests are in hand at once; further ones wait on stdin."""
 
