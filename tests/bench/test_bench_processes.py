@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 
 from bench.processes import (
@@ -12,8 +13,7 @@ from bench.processes import (
     memory_kibibytes,
     parse_kibibytes,
     parse_parent,
-    parse_schedstat,
-    parse_times,
+    parse_reaped_us,
 )
 
 STAT = (
@@ -23,15 +23,9 @@ STAT = (
 
 def test_times_are_read_behind_any_name() -> None:
     """Ticks become microseconds, and brackets and spaces in the name shift nothing."""
-    times = parse_times(STAT, ticks_per_second=100)
-    assert (times.own_us, times.reaped_us) == (2_000_000, 500_000)
-    assert parse_times(STAT, ticks_per_second=1000).own_us == 200_000
+    assert parse_reaped_us(STAT, ticks_per_second=100) == 500_000
+    assert parse_reaped_us(STAT, ticks_per_second=1000) == 50_000
     assert parse_parent(STAT) == 42
-
-
-def test_schedstat_is_in_nanoseconds() -> None:
-    """The first number is the time on a CPU; the wait for one is not counted."""
-    assert parse_schedstat("1234567 999999999 12\n") == 1234
 
 
 def test_memory_is_found_by_its_name() -> None:
@@ -49,6 +43,21 @@ def test_work_counts() -> None:
         pass
     assert cpu_us(os.getpid()) - before >= 40_000
     assert memory_kibibytes(os.getpid())[0] > 1000
+
+
+def test_threads_that_ended_count() -> None:
+    """What a thread used stays with its process."""
+
+    def work() -> None:
+        until = time.thread_time() + 0.05
+        while time.thread_time() < until:
+            pass
+
+    before = cpu_us(os.getpid())
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert cpu_us(os.getpid()) - before >= 40_000
 
 
 def test_children_count_in_the_family() -> None:

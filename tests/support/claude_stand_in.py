@@ -329,9 +329,11 @@ def main() -> None:
     put("\x1b[?2004h\x1b]0;* stand-in\x07")
     try:
         loop.run()
-    finally:
         put("\x1b[?2004l\r\n")
         termios.tcsetattr(0, termios.TCSANOW, before)
+    except OSError:
+        # The terminal is gone, and its signal has not come yet.
+        loop.hang_up()
 
 
 if __name__ == "__main__":
