@@ -2,9 +2,11 @@
 
 Its `tmux` is a script of the test's own that is the real one but for a trap: a file with
 `before WORDS` or `after WORDS`, and a count. The call of tmux that holds these words for the
-count-th time ends the program by SIGKILL, before it did anything or once it did all of it.
+count-th time ends the program by SIGKILL, before it did anything or once it did all of it. Or for a
+race: the call that pastes into a pane first gives the session in it an order, then may pause.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -18,7 +20,7 @@ import attrs
 import pytest
 
 from muster.clients.mirror import hook_settings
-from tests.support.claude_pane import TmuxServer, open_tmux
+from tests.support.claude_pane import ClaudePane, TmuxServer, open_tmux
 from tests.support.mirror_door import TOKEN, MirrorDoor, open_door
 from tests.support.waiting import until
 
@@ -38,6 +40,20 @@ if [ -e "$trap_file" ]; then
       fi ;;
   esac
 fi
+case "$*" in
+  *paste-buffer*)
+    for race in {races}/*; do
+      if [ -e "$race" ]; then
+        read -r pane pause control order <"$race"
+        case "$*" in
+          *"-t $pane ;"*)
+            rm "$race"
+            printf '%s\\n' "$order" >"$control"
+            [ "$pause" = 0 ] || sleep "$pause" ;;
+        esac
+      fi
+    done ;;
+esac
 exec {tmux} "$@"
 """
 
@@ -55,6 +71,22 @@ class MirrorProgram:
     def trap(self, when: str, words: str, count: int = 1) -> None:
         """End the program at the count-th call of tmux with these words from now on."""
         (self.folder / "trap").write_text(f"{when} {count} {words}\n")
+
+    def race(self, claude: ClaudePane, pause_seconds: float = 0, **order: object) -> None:
+        """Give the session this order when the next paste into it is at tmux's door."""
+        control = claude.folder / f"{claude.session_id}.control"
+        told = f"{claude.pane} {pause_seconds:g} {control} {json.dumps(order)}\n"
+        new = self.folder / f"race{claude.pane}"
+        new.write_text(told)
+        new.replace(self.folder / "races" / claude.pane)
+
+    def end_race(self, claude: ClaudePane) -> bool:
+        """Take the order back; whether it was given."""
+        try:
+            (self.folder / "races" / claude.pane).unlink()
+        except FileNotFoundError:
+            return True
+        return False
 
     @property
     def journal(self) -> Path:
@@ -118,13 +150,16 @@ async def open_program(folder: Path) -> AsyncIterator[MirrorProgram]:
     """Make what the fixture gives, below `folder`: once for each machine of a test."""
     async with open_tmux(folder / "box") as tmux, open_door() as door:
         muster = folder / "bin" / "muster"
-        muster.parent.mkdir(parents=True)
+        for each in (muster.parent, folder / "races"):
+            each.mkdir(parents=True)
         muster.write_text(f'#!/bin/sh\nexec {sys.executable} -m muster "$@"\n')
         settings = tmux.home / ".claude" / "settings.json"
         settings.parent.mkdir(exist_ok=True)
         hook_settings.change(settings, str(muster))
         trapped = folder / "bin" / "tmux"
-        trapped.write_text(TRAPPED.format(trap=folder / "trap", tmux=shutil.which("tmux")))
+        trapped.write_text(
+            TRAPPED.format(trap=folder / "trap", races=folder / "races", tmux=shutil.which("tmux"))
+        )
         for each in (muster, trapped):
             each.chmod(0o755)
         yield MirrorProgram(tmux=tmux, door=door, folder=folder, arguments=["--interactive"])

@@ -14,8 +14,8 @@ What can race, and what is done about it:
   no such second: there the gap is the few milliseconds between two calls of tmux.)
 - A permission prompt opens between the paste and Enter, which would answer it, or the session loses
   its terminal to an editor or a shell. So Enter waits until the screen shows the paste and holds
-  still for as long as a hook takes; then the hooks are asked once more, and tmux presses it only
-  if the screen's cursor is where it was. Else it stays away: `unconfirmed`.
+  still, which no such prompt does, or for longer than a hook takes; then the hooks are asked once
+  more, and tmux presses it only if the cursor is where it was. Else it stays away: `unconfirmed`.
 - This program is stopped. From `begun` to Enter it is not cancelled, each step being bounded; in
   the wait for proof it leaves `begun`, and `recover` finds the proof after the next start.
 
@@ -37,6 +37,7 @@ from muster.clients.durable import DurableFileError
 from muster.clients.mirror.journal import Entry, Journal, Outcome
 from muster.clients.mirror.locks import hold_pane
 from muster.clients.mirror.model import Place, Proof, Sessions, State
+from muster.clients.mirror.screens import shows_paste
 from muster.clients.mirror.stillness import Stillness, digest_of
 from muster.clients.mirror.tmux import Pane, Tmux, TmuxAbsentError, TmuxError
 from muster.clients.mirror.watch import utc_now
@@ -50,7 +51,7 @@ GAP_SECONDS = 0.2
 """So long a screen that shows the paste has to hold still before Enter."""
 
 SETTLE_SECONDS = 3.0
-"""After so long Enter is pressed though the session's work moves the screen, or nothing does."""
+"""After so long the hooks decide, whatever the screen shows."""
 
 PROOF_SECONDS_MAX = 3600.0
 RECOVERY_SECONDS = 3.0
@@ -257,25 +258,27 @@ class Paster:
         except TmuxError as error:
             return f"It is not known whether tmux pasted it ({error}); Enter was not pressed."
         try:
-            return await self._press_enter(order, pane, screen, len(text.encode()))
+            return await self._press_enter(order, pane, screen, text)
         except TmuxError as error:
             return f"It was pasted, but Enter may not have been pressed ({error})."
 
-    async def _press_enter(self, order: Order, pane: Pane, before: str, bytes_count: int) -> str:
+    async def _press_enter(self, order: Order, pane: Pane, before: str, text: str) -> str:
         """Press Enter once the screen shows the paste and holds still; why not, else nothing.
 
-        A permission prompt is on the screen before its hook is heard. So a screen that changed is
-        given the time of a hook, and tmux itself sees to it that it is the one that was judged. One
-        that moves all the time is a session at work, which queues what is entered, or a person who
-        types, whose text it would send off.
+        A permission prompt is on the screen before its hook is heard, and hides the prompt line. So
+        tmux itself sees to it that the screen is the one that was judged, and where no sign of the
+        paste is there (screens.py), hooks are given their time. A screen that moves all that time
+        is a session at work, which queues what is entered, or a person who types, whose text Enter
+        would send off.
         """
-        last, rest = before, FIRST_LOOK_SECONDS + bytes_count / GAP_BYTES_A_SECOND
+        last, rest = before, FIRST_LOOK_SECONDS + len(text.encode()) / GAP_BYTES_A_SECOND
         deadline = trio.current_time() + rest + SETTLE_SECONDS
         while True:
             await trio.sleep(rest)
             look, screen = await self.tmux.look_at(pane.place.pane)
             late = trio.current_time() >= deadline
-            moves, settled = screen != last, screen == last != before
+            moves = screen != last
+            settled = not moves and shows_paste(text, before=before, after=screen)
             if settled or late:
                 if (trouble := await self._keeps_enter_away(order, look, moves=moves)) is not None:
                     return trouble

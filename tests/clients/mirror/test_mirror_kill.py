@@ -27,16 +27,28 @@ async def offered_again(
     """Start the program anew and offer the send again; how it ended at last, and why.
 
     What was begun is answered from the journal, whatever the session does by then. What was not is
-    typed, as the server does it: into a session that the new program itself says is idle.
+    typed, as the server does it: into a session that the new program itself says is idle, and again
+    if its pane turned it away.
     """
     program.door.frames.clear()
     number = len(program.door.sockets) + 1
     with program.running():
         await program.door.until("hello", connection=number, seconds=20)
-        if not begun:
+        if begun:
+            return await offer(program, claude)
+        while True:
             await program.door.until_shown(claude, seconds=20)
-        await program.door.paste(claude, "once", send_id=5)
-        done = await program.door.until("paste.done", connection=number, send_id=5, seconds=20)
+            outcome, detail = await offer(program, claude)
+            if outcome != "not_begun":
+                return outcome, detail
+
+
+async def offer(program: MirrorProgram, claude: ClaudePane) -> tuple[str, str]:
+    """Offer the send; how this offer ended, and why."""
+    offers = len(program.door.seen("paste.done"))
+    await program.door.paste(claude, "once", send_id=5)
+    await program.door.until_count("paste.done", offers + 1, seconds=20)
+    done = program.door.seen("paste.done")[offers]
     return str(done["outcome"]), str(done["detail"])
 
 

@@ -136,7 +136,7 @@ async def test_an_editor_that_opened_right_after_the_paste_gets_no_enter(
 async def test_a_permission_prompt_gets_no_enter_though_its_hook_is_slow(
     mirror: MirrorStage,
 ) -> None:
-    """A screen that changed after the paste is given the time of a hook before Enter."""
+    """A screen that shows nothing of the paste is given the time of a hook before Enter."""
     async with mirror.running():
         claude = await mirror.idle_claude()
         await mirror.door.paste(claude, "late", send_id=8, proof_seconds=0.5)
@@ -145,7 +145,7 @@ async def test_a_permission_prompt_gets_no_enter_though_its_hook_is_slow(
         await dawdle(0.1, because="the screen with the paste has been looked at by then")
         claude.tell(do="ask")
         await claude.until("state", to="waiting")
-        await dawdle(0.15, because="so long a hook may take to be heard")
+        await dawdle(1.5, because="so long a hook may take to be heard")
         mirror.sessions.deaf = False
         done = await mirror.door.until("paste.done", send_id=8)
     assert (done["outcome"], claude.seen("key")) == ("unconfirmed", [])
