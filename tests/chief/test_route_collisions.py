@@ -1,5 +1,6 @@
 """Verbs of one route that truly collide, and each verb cancelled at every step."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -169,7 +170,8 @@ async def test_everything_at_once(desk: RouteDesk) -> None:
         assert (ended.handback is HandBack.DELIVERED) == (
             ended.state in (State.TIMED_OUT, State.FAILED)
         )
-        told = [turn for turn in await desk.told() if f"route {route.id} " in (turn.words or "")]
+        names_it = re.compile(rf"route {route.id}\b")
+        told = [turn for turn in await desk.told() if names_it.search(turn.words or "")]
         assert len(told) == 1
         assert await desk.queue.listed() == []
 
