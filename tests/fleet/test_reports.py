@@ -103,7 +103,7 @@ def report(
         ("/srv", False),
         ("/", False),
         ("/Srv/example-work", False),
-        ("/home/srv/example-work", False),
+        ("/opt/srv/example-work", False),
         ("/srv/example-work/../private", None),
         ("/srv/example-work/..", None),
         ("srv/example-work", None),

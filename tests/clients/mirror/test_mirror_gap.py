@@ -9,9 +9,10 @@ What counts is the session's own ledger: when it left idle, when the first byte 
 prints what was measured. Of the four sessions two have a window each, and two share one, so that
 the work of one prints beside the other: there tmux can't tell that a pane is silent.
 """
-# ruff: noqa: T201 - what it prints is what it is for
+
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -171,8 +172,7 @@ async def test_no_paste_begins_long_after_its_session_left_idle(program: MirrorP
                 nursery.start_soon(some, claude, first)
         for claude in claudes:
             await until(lambda claude=claude: claude.state == "idle", 20)  # type: ignore[misc]
-    for line in facts(tries):
-        print(line)
+    sys.stdout.writelines(f"{line}\n" for line in facts(tries))
     assert len(tries) == TRIES
     for each in tries:
         assert each.pasted_count == (each.outcome != "not_begun"), each
