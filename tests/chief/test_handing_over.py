@@ -184,7 +184,7 @@ async def test_tools_and_instructions_are_the_chiefs_while_plugins_are_on(
     desk: OpenDesk, plugins: str
 ) -> None:
     """With plugins off neither tools for messages nor instructions; another agent never has."""
-    async with desk(MUSTER_PLUGINS=plugins) as at:
+    async with desk(MUSTER_PLUGINS=plugins, MUSTER_SESSION_ROUTING="1") as at:
         _, other = await new_agent(at.db, at.owner, "other", chief=False)
         for token, chief in ((at.chief_token, True), (other, False)):
             has = chief and plugins == "1"
