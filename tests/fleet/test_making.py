@@ -1,0 +1,175 @@
+"""What a report tells of the owner's real hosts, sessions, titles and pull requests."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import attrs
+import pytest
+
+from muster.pg.query import Query
+from muster.principals import Owner
+from muster.routes.authors import Did
+from tests.support.builders import make_agent, read_now
+from tests.support.cluster import Cluster, SpiedDatabase
+from tests.support.fleet_desk import PATH, FleetDesk, fleet_desk, focus
+from tests.support.mirror_host import new_session
+
+AGENT_FOCUS = Query("""
+    insert into focus_titles (owner_id, agent_id, title, source, at, noted_at)
+    values (%(owner_id)s, %(agent_id)s, 'a task', 'task', %(now)s, %(now)s)
+""")
+
+
+@attrs.frozen(kw_only=True)
+class Now:
+    """The desk, and the time when the test began."""
+
+    desk: FleetDesk
+    at: datetime
+
+
+@pytest.fixture
+async def now(cluster: Cluster, db: SpiedDatabase, owner: Owner) -> AsyncIterator[Now]:
+    """The owner's desk."""
+    async with fleet_desk(db, owner, cluster) as desk:
+        yield Now(desk=desk, at=await read_now(db))
+
+
+def ids(told: dict[str, Any]) -> list[str]:
+    """The sessions that a report tells of."""
+    return [one["id"] for one in told["sessions"]]
+
+
+@pytest.mark.rule(370, 374, 375, 376)
+async def test_a_session_under_a_path_is_told(now: Now) -> None:
+    """By its window's own name, its titles in the window and its pull requests; by no host."""
+    session = new_session()
+    minute = timedelta(minutes=1)
+    async with now.desk.mail.host(session, name="attic") as host:
+        for number, title in enumerate(("first", "ünd 在 🙂", "before"), 1):
+            await focus(host, session, title, at=now.at - minute * number**7)
+        await now.desk.mail.author(session, pr=12)
+        told = await now.desk.answered()
+    (one,) = told["sessions"]
+    assert one["id"] == f"mirror:{session}"
+    assert (one["kind"], one["name"], one["host"], one["state"]) == (
+        "mirror", "main:1", "", "waiting",
+    )  # fmt: skip
+    assert [focused["title"] for focused in one["focus"]] == ["first", "ünd 在 🙂"]
+    assert one["prs"] == ["example/garden#12"]
+    assert one["repo"] is None  # its pane runs elsewhere
+    assert told["coverage"] == {"sessions": 1, "omitted": 0, "hosts": [], "gaps": []}
+    assert "attic" not in json.dumps(told)
+    assert PATH not in json.dumps(told)
+
+
+@pytest.mark.rule(374, 377)
+async def test_the_newest_directory_decides(now: Now) -> None:
+    """Titles from before it moved in are told; one that moved out is not mentioned at all."""
+    came, left, unknown, elsewhere = sessions = [new_session() for _ in range(4)]
+    minute = timedelta(minutes=1)
+    async with now.desk.mail.host(*sessions) as host:
+        await focus(host, came, "a private matter", at=now.at - 2 * minute, cwd="/srv/private")
+        await focus(host, came, "work", at=now.at - minute)
+        await focus(host, left, "work", at=now.at - 2 * minute)
+        await focus(host, left, "private", at=now.at - minute, cwd=f"{PATH}-x")
+        await focus(host, unknown, "who knows", at=now.at, cwd=None)
+        await focus(host, elsewhere, "private", at=now.at, cwd="/srv/private")
+        told = await now.desk.answered()
+    assert ids(told) == [f"mirror:{came}"]
+    assert [one["title"] for one in told["sessions"][0]["focus"]] == ["work", "a private matter"]
+    assert told["coverage"]["gaps"] == [
+        "1 session left out, as the working directory is not known."
+    ]
+    for session in (left, unknown, elsewhere):
+        assert session not in json.dumps(told)
+
+
+@pytest.mark.rule(371, 379)
+async def test_what_a_person_typed_is_counted_and_not_told(now: Now) -> None:
+    """A title that is a prompt's first line stays here."""
+    session = new_session()
+    async with now.desk.mail.host(session) as host:
+        await focus(host, session, "please fire Bob", at=now.at, source="prompt")
+        told = await now.desk.answered()
+    assert told["sessions"][0]["focus"] == []
+    assert told["coverage"]["gaps"] == [
+        "1 focus title left out: the first line of a prompt is no summary."
+    ]
+
+
+@pytest.mark.rule(374)
+async def test_an_agent_is_left_out_and_counted(now: Now) -> None:
+    """Nobody knows where it works; the chief is none of those that are counted."""
+    helper = await make_agent(now.desk.mail.db, now.desk.mail.owner)
+    async with now.desk.mail.db.transaction(now.desk.mail.owner) as tx:
+        for agent in (helper, now.desk.chief):
+            await tx.execute(AGENT_FOCUS, agent_id=agent.agent_id)
+    told = await now.desk.answered()
+    assert told["sessions"] == []
+    assert told["coverage"]["gaps"] == [
+        "1 session left out, as the working directory is not known."
+    ]
+
+
+@pytest.mark.rule(375)
+async def test_an_ended_session_and_its_host_that_left(now: Now) -> None:
+    """The session has no window any more, so no name; the host is counted, and has none either."""
+    session = new_session()
+    async with now.desk.mail.host(session, name="attic") as host:
+        await focus(host, session, "work", at=now.at)
+        await host.show()
+        assert (await now.desk.answered())["sessions"][0]["state"] == "ended"
+    told = await now.desk.answered()
+    (one,) = told["sessions"]
+    assert (one["name"], one["state"]) == ("", "ended")
+    assert told["coverage"]["gaps"] == ["1 mirror host offline now."]
+    assert "attic" not in json.dumps(told)
+
+
+@pytest.mark.rule(370)
+async def test_a_window_holds_what_was_there_within(now: Now) -> None:
+    """Its end is outside of it; a session that was first seen later is not told of."""
+    session = new_session()
+    day = timedelta(days=1)
+    async with now.desk.mail.host(session, name="box") as host:
+        await focus(host, session, "work", at=now.at)
+        earlier = await now.desk.window(
+            since=(now.at - 3 * day).isoformat(), until=(now.at - day).isoformat()
+        )
+        body = await now.desk.request(window=earlier)
+        assert ids(await now.desk.answered(body=body)) == []
+        edge = await now.desk.window(
+            since=(now.at - day).isoformat(), until=(now.at + timedelta(hours=1)).isoformat()
+        )
+        body = await now.desk.request(window=edge)
+        assert ids(await now.desk.answered(body=body)) == [f"mirror:{session}"]
+
+
+@pytest.mark.rule(370, 376)
+async def test_pull_requests_that_a_session_created_or_pushed_to(now: Now) -> None:
+    """A push counts for the pull request whose branch somebody told; a bare branch is none."""
+    creator, pusher = new_session(), new_session()
+    async with now.desk.mail.host(creator, pusher) as host:
+        for session in (creator, pusher):
+            await focus(host, session, "work", at=now.at)
+        await now.desk.mail.author(creator, pr=12, head_ref="roses")
+        pushed: dict[str, Any] = {"kind": Did.PUSHED, "pr": None, "repo": "Example/Garden"}
+        await now.desk.mail.author(pusher, **pushed, head_ref="roses")
+        await now.desk.mail.author(pusher, **pushed, head_ref="tulips")
+        told = await now.desk.answered()
+    prs = {one["id"]: [pr.lower() for pr in one["prs"]] for one in told["sessions"]}
+    assert prs == {f"mirror:{one}": ["example/garden#12"] for one in (creator, pusher)}
+
+
+@pytest.mark.rule(370)
+async def test_what_the_screen_would_refuse_is_answered_all_the_same(now: Now) -> None:
+    """Host names and infrastructure words in titles are the owner's to tell."""
+    session = new_session()
+    title = "kubectl on db.internal at 10.0.0.1"
+    async with now.desk.mail.host(session) as host:
+        await focus(host, session, title, at=now.at)
+        told = await now.desk.answered()
+    assert told["sessions"][0]["focus"][0]["title"] == title
