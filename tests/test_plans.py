@@ -13,6 +13,7 @@ from tests.support.many_mirrored import (
     LARGE_MIRRORED,
     SYSTEMS_MIRRORED,
 )
+from tests.support.many_routed import BY_INDEX_ROUTED, SYSTEMS_ROUTED
 from tests.support.many_self_routed import (
     BY_INDEX_SELF_ROUTED,
     FILL_SELF_ROUTED,
@@ -43,6 +44,7 @@ AS_SYSTEM = (
     "muster.push.store.devices.LIST_LISTENING",
     "muster.chief.operations.unrouted.FIND_OWNERS",
     *SYSTEMS_MIRRORED,
+    *SYSTEMS_ROUTED,
     *SYSTEMS_SELF_ROUTED,
 )
 
@@ -140,6 +142,7 @@ BY_INDEX = {
     "muster.chief.operations.unrouted.FINISH": "messages_awaiting_idx",
     "muster.chief.operations.unrouted.LIST_WAITING": "messages_awaiting_idx",
     **BY_INDEX_MIRRORED,
+    **BY_INDEX_ROUTED,
     **BY_INDEX_SELF_ROUTED,
 }
 

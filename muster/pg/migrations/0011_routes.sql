@@ -40,7 +40,6 @@ create table session_routes (
 );
 create unique index session_routes_one_open_key on session_routes (message_id) where state in ('routed', 'answered');
 create index session_routes_message_idx on session_routes (message_id, id desc);
-create index session_routes_listing_idx on session_routes (owner_id, id desc);
 create index session_routes_deadline_idx on session_routes (deadline_at) where state = 'routed';
 create index session_routes_relay_idx on session_routes (relay_due_at) where state = 'answered';
 create index session_routes_owed_idx on session_routes (ended_at) where handback = 'owed';

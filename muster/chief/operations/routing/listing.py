@@ -1,7 +1,5 @@
 """Routes as their owner sees them: with the message, the session and the draft of each."""
 
-
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -103,7 +101,7 @@ _VIEWS: Final = """
     ) shown on true
     where r.owner_id = %(owner_id)s
 """
-# By session_routes_listing_idx; of those passed over there are as many as are open.
+# By session_routes_owner_id_id_key; of those passed over there are as many as are open.
 LIST_ENDED = Query(f"""
     {_VIEWS} and r.id < %(below)s and r.state not in ('routed', 'answered')
     order by r.id desc
