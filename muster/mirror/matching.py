@@ -145,17 +145,40 @@ def count_shared(message: Terms, title: Terms) -> int:
     return shared if identifiers and shared >= SHARED_MIN else 0
 
 
+def count_any(wanted: Terms, title: str) -> int:
+    """How many terms a title shares with what is sought, of whatever kind they are."""
+    folded = title.casefold()
+    needles = (*map(_needle, wanted.identifiers), *wanted.words)
+    if not any(needle in folded for needle in needles):
+        return 0
+    terms = read_title(title)
+    return len(set(wanted.identifiers).intersection(terms.identifiers)) + len(
+        wanted.words & terms.words
+    )
+
+
 def match(message: Terms, titles: Iterable[Title]) -> list[Match]:
     """The sessions that a message may be for: up to SESSIONS_MAX, those that share most first.
 
     Of each up to TITLES_MAX titles that match. Of two that share as much the newer title decides.
     """
     hits: dict[tuple[str, int], list[tuple[int, Title]]] = {}
+    needles = [_needle(identifier) for identifier in message.identifiers]
     for title in titles:
+        # Reading a title takes long; one that shares an identifier holds it as it is written.
+        folded = title.title.casefold()
+        if not any(needle in folded for needle in needles):
+            continue
         if shared := count_shared(message, read_title(title.title)):
             hits.setdefault(title.whose, []).append((shared, title))
     ranked = sorted(hits.values(), key=_rank, reverse=True)
     return [_match_of(found) for found in ranked[:SESSIONS_MAX]]
+
+
+def _needle(identifier: str) -> str:
+    """What stands in every text that names it: of a reference its number alone."""
+    number = identifier.removeprefix("#")
+    return number if number.isdigit() else identifier
 
 
 def _rank(found: Sequence[tuple[int, Title]]) -> tuple[int, datetime]:

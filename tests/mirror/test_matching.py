@@ -12,6 +12,7 @@ from muster.mirror.matching import (
     IDENTIFIERS_MAX,
     Title,
     commonest,
+    count_any,
     count_shared,
     english,
     match,
@@ -134,6 +135,22 @@ def test_no_text_matches_without_an_identifier(subject: str, body: str, focus: s
     assert count == 0 or (count >= 2 and named)
     assert count == len(named) + len(message.words & terms.words) or count == 0
     assert len(message.identifiers) <= 20
+
+
+NAMES = st.sampled_from(
+    ["node-7k", "NODE-7K's", "#137", "PR 0137", "pr-137", "match_history", "deploy",
+     "Stra\u00dfe-x9", "STRASSE-X9", "hints.go", "v1.2.3", "pump", "\u5728node7k\u4e0a", "1137", "(#137)"]
+)  # fmt: skip
+
+
+@given(st.lists(NAMES, max_size=5), st.lists(NAMES, max_size=5))
+def test_no_title_is_passed_over_unread(said: list[str], focus: list[str]) -> None:
+    """A title matches exactly when it shares enough, however both spell what they share."""
+    message, one = read_message(None, " ".join(said)), title(" ".join(focus))
+    terms = read_terms(one.title)
+    assert bool(match(message, [one])) is bool(count_shared(message, terms))
+    shared = set(message.identifiers) & set(terms.identifiers) | message.words & terms.words
+    assert count_any(message, one.title) == len(shared)
 
 
 def test_the_word_lists_ship_with_their_licence() -> None:

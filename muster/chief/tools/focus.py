@@ -16,7 +16,7 @@ from muster.agents.rules import ListAgents
 from muster.chief import operations
 from muster.chief.tools.tool import Call, Tool
 from muster.fleet.reports import utc
-from muster.mirror.matching import Terms, Title, read_terms, read_title
+from muster.mirror.matching import Terms, Title, count_any, read_terms
 from muster.mirror.operations.recent_focus import AGENT, SESSION, ListRecent, list_recent
 from muster.mirror.operations.sessions import online_sessions
 from muster.mirror.rules import FOCUS_KEPT, subject_of
@@ -106,9 +106,7 @@ async def _live(tx: Transaction) -> dict[tuple[str, int], dict[str, object]]:
 
 def _count_shared(query: str, wanted: Terms, title: str) -> int:
     """How many terms a title shares with what is sought; one for a title that holds it whole."""
-    terms = read_title(title)
-    shared = len(set(wanted.identifiers) & set(terms.identifiers)) + len(wanted.words & terms.words)
-    return shared or int(query.casefold().strip() in title.casefold())
+    return count_any(wanted, title) or int(query.casefold().strip() in title.casefold())
 
 
 def _titles(titles: Sequence[Title]) -> list[dict[str, str]]:
