@@ -13,6 +13,12 @@ from muster.outcomes import Hint, HintKind
 from muster.pg.database import Transaction
 from muster.pg.query import Query
 
+# Two hosts that show the same sessions would lock their rows in two orders, so an owner's lists are
+# written down one after the other. Whoever holds this waits for no list.
+LOCK_LISTS = Query("""
+    select pg_advisory_xact_lock(hashtextextended('mirror.lists', %(owner_id)s))
+""")
+
 # Whoever lists for a host does so in turn, and only while its socket is the newest.
 LOCK_EPOCH = Query("""
     select id from hosts
@@ -123,6 +129,7 @@ async def store_windows(tx: Transaction, command: StoreWindows) -> dict[str, int
     None when a later socket of the host was accepted, or it is retired: then nothing is written.
     """
     owned = {"host_id": command.host_id}
+    await tx.later(LOCK_LISTS)
     if await tx.scalar(LOCK_EPOCH, **owned, epoch=command.epoch) is None:
         return None
     panes = [(window.tmux_window, pane) for window in command.windows for pane in window.panes]
