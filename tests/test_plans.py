@@ -39,6 +39,7 @@ AS_SYSTEM = (
     *("muster.drafts.due.", "muster.attention.due.", "muster.credentials.operations.KNOCK"),
     "muster.accounts.operations.sessions.KNOCK_SESSION",
     "muster.accounts.operations.sessions.FIND_KNOWN",
+    "muster.accounts.operations.sessions.FIND_BROWSER",
     "muster.accounts.operations.passkeys.FIND_HOLDER",
     "muster.accounts.operations.links.FIND_LINK",
     "muster.push.store.devices.LIST_LISTENING",

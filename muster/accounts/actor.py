@@ -21,7 +21,13 @@ from muster.accounts.operations.passkeys import (
     handle_of,
     known_ids,
 )
-from muster.accounts.operations.sessions import Opened, Visitor, find_known
+from muster.accounts.operations.sessions import (
+    Opened,
+    Visitor,
+    find_browser,
+    find_known,
+    find_known_by_passkey,
+)
 from muster.accounts.operations.signing import (
     ProvenPassword,
     SetPassword,
@@ -47,7 +53,7 @@ from muster.accounts.passkeys import (
 )
 from muster.accounts.passwords import hash_password, verify_password
 from muster.accounts.rules import AddUser, FindUser, check
-from muster.accounts.rules.attempts import account_key
+from muster.accounts.rules.attempts import account_key, session_keys
 from muster.accounts.rules.signing import Browser, Passkey, check_passkey_name, check_time_zone
 from muster.ids import digest
 from muster.names import check_name
@@ -116,9 +122,17 @@ async def _prove_password(
     )
 
 
-async def ask_to_sign_in(db: Database, *, public_url: str, address: str) -> Question:
-    """What a browser asks for to sign somebody in: any passkey of this site's."""
-    ceremony = await db.run(Node(), begin_ceremony, address)
+async def ask_to_sign_in(
+    db: Database, *, public_url: str, address: str, known_by: str = ""
+) -> Question:
+    """What a browser asks for to sign somebody in: any passkey of this site's.
+
+    The questions of a known browser are its own; those of others are counted by their address.
+    """
+    async with db.transaction(System(), look=True) as tx:
+        known_id = await find_browser(tx, known_by)
+    counted = address if known_id is None else session_keys(known_id)[1]
+    ceremony = await db.run(Node(), begin_ceremony, counted)
     return Question(
         options=request_options(site_of(public_url), challenge=ceremony.challenge),
         cookie=ceremony.cookie,
@@ -134,7 +148,11 @@ async def sign_in_with_passkey(
     """
     credential_id = credential_id_of(answer)
     challenge = await db.run(Node(), take_challenge, cookie)
-    attempt_id = await _begin_passkey(db, credential_id, browser.address)
+    async with db.transaction(System(), look=True) as tx:
+        known_id = await find_known_by_passkey(
+            tx, cookie=browser.known_by, credential_id=credential_id
+        )
+    attempt_id = await _begin_passkey(db, credential_id, browser.address, session_id=known_id)
     async with db.transaction(System(), look=True) as tx:
         owner_id = await find_holder(tx, credential_id)
     if owner_id is None:
@@ -167,11 +185,16 @@ async def step_up_with_passkey(
     cookie: str,
     browser: Browser,
 ) -> None:
-    """Make the visitor's session fresh by a passkey of theirs; raises as signing in does."""
+    """Make the visitor's session fresh by a passkey of theirs; raises as signing in does.
+
+    It is counted by the session alone, as a password is.
+    """
     credential_id = credential_id_of(answer)
     owner = _owner(visitor.owner_id)
     challenge = await db.run(owner, take_challenge, cookie)
-    attempt_id = await _begin_passkey(db, credential_id, browser.address)
+    attempt_id = await _begin_passkey(
+        db, credential_id, browser.address, session_id=visitor.session_id
+    )
     answered = Answered(
         site=site_of(public_url), challenge=challenge, credential_id=credential_id, answer=answer
     )
@@ -179,8 +202,11 @@ async def step_up_with_passkey(
     await db.run(owner, step_up, StepUp(session_id=visitor.session_id, proof=proof))
 
 
-async def _begin_passkey(db: Database, credential_id: bytes, address: str) -> int:
-    attempt = BeginAttempt(account=digest(credential_id.hex()), address=address)
+async def _begin_passkey(
+    db: Database, credential_id: bytes, address: str, *, session_id: int | None
+) -> int:
+    account = digest(credential_id.hex())
+    attempt = BeginAttempt(account=account, address=address, session_id=session_id)
     return await db.run(Node(), begin_attempt, attempt)
 
 

@@ -1,26 +1,31 @@
 """What is risky meets the end of its session: it is done before that end, or not at all."""
 
+import json
 from collections.abc import Awaitable, Callable
 
 import attrs
 import pytest
 import trio
 
+from muster.accounts import actor as accounts
 from muster.accounts.operations import disable_user, lock_account
+from muster.accounts.operations.passkeys import Answered
 from muster.accounts.operations.sessions import (
     end_other_sessions,
     end_session,
     sign_out_everywhere,
 )
+from muster.accounts.operations.signing import SignInByPasskey, StepUp, step_up
 from muster.accounts.operations.stepup import StepUpNeeded, after_step_up
+from muster.accounts.passkeys import challenge_of, site_of
 from muster.accounts.rules import Disable
 from muster.drafts import operations as drafts
 from muster.drafts.operations import Approve, Draft, State
-from muster.errors import MusterError
+from muster.errors import MusterError, Unauthorized
 from muster.pg.database import Transaction
-from muster.pg.query import Query
-from muster.principals import Owner, System
-from tests.support.barrier import collide
+from muster.principals import Owner
+from tests.support import passkey_desk
+from tests.support.barrier import collide, somebody_waits
 from tests.support.cluster import SpiedDatabase
 from tests.support.person import add_person, open_for
 from tests.support.reply_desk import ReplyDesk, open_desk
@@ -28,13 +33,6 @@ from tests.support.waiting import until
 
 WINDOW_SECONDS = 12 * 3600
 ROUNDS = 6
-SOMEBODY_WAITS = Query("""
-    select exists (
-        select from pg_catalog.pg_locks l
-        join pg_catalog.pg_stat_activity s on s.pid = l.pid
-        where not l.granted and s.datname = current_database()
-    )
-""")
 
 
 @attrs.frozen(kw_only=True)
@@ -78,12 +76,6 @@ async def sit(db: SpiedDatabase) -> Sitting:
     desk = await open_desk(db, person.owner)
     opened = await open_for(db, person)
     return Sitting(desk=desk, session_id=opened.session_id, draft=await desk.draft())
-
-
-async def somebody_waits(db: SpiedDatabase) -> bool:
-    """Whether a transaction waits for another's lock."""
-    async with db.transaction(System(), look=True) as tx:
-        return await tx.scalar(SOMEBODY_WAITS) is True
 
 
 @pytest.mark.rule(262)
@@ -153,3 +145,35 @@ async def test_a_decision_and_an_end_at_one_moment(db: SpiedDatabase, how: str) 
             assert await sitting.state() is State.PENDING
         else:
             assert await sitting.state() is State.APPROVED
+
+
+async def test_a_confirmation_that_meets_the_end_of_its_account(db: SpiedDatabase) -> None:
+    """A passkey's step-up waits for whoever holds the account, and sees what they did."""
+    desk = await passkey_desk.open_desk(db)
+    await desk.make()
+    question = await accounts.ask_to_step_up(
+        db, desk.visitor, public_url=passkey_desk.PUBLIC_URL, address=desk.address
+    )
+    answered = Answered(
+        site=site_of(passkey_desk.PUBLIC_URL),
+        challenge=challenge_of(question.cookie),
+        credential_id=desk.key.credential_id,
+        answer=desk.key.use(json.loads(question.options)),
+    )
+    proof = SignInByPasskey(answered=answered, attempt_id=0, browser=desk.browser)
+    command = StepUp(session_id=desk.visitor.session_id, proof=proof)
+    refused = trio.Event()
+
+    async def confirm() -> None:
+        with pytest.raises(Unauthorized):
+            await db.run(desk.person.owner, step_up, command)
+        refused.set()
+
+    async with trio.open_nursery() as nursery:
+        async with db.transaction(desk.person.owner) as tx:
+            await lock_account(tx)
+            nursery.start_soon(confirm)
+            await until(lambda: somebody_waits(db))
+            await disable_user(tx, Disable())
+        with trio.fail_after(5):
+            await refused.wait()

@@ -12,8 +12,8 @@ from muster.chief.tools import FOR_ALL, STANDING_INSTRUCTIONS, TOOLS, Call, Repl
 from muster.errors import Refused
 from muster.messages import operations as messages
 from muster.messages.rules import State
-from muster.pg.query import Query
-from muster.principals import Agent, Muster, Owner, System
+from muster.principals import Agent, Muster, Owner
+from tests.support.barrier import somebody_waits
 from tests.support.builders import (
     disable,
     get_message,
@@ -215,9 +215,7 @@ async def test_a_new_chief_does_not_wait_for_the_former_ones_turn(desk: OpenDesk
         await at.reaches(held, State.DELIVERED)
 
 
-async def test_a_replaced_chiefs_delivery_holds_no_message(
-    db: SpiedDatabase, owner: Owner
-) -> None:
+async def test_a_replaced_chiefs_delivery_holds_no_message(db: SpiedDatabase, owner: Owner) -> None:
     """A delivery that waited while the chief was replaced takes nothing, and locks nothing."""
     chief = await make_chief(db, owner)
     message = await make_message(db, await make_plugin(db, owner))
@@ -243,18 +241,3 @@ async def test_a_replaced_chiefs_delivery_holds_no_message(
             async with db.transaction(muster) as tx:
                 assert await messages.lock_message(tx, message.id) is not None
         looked.set()
-
-
-SOMEBODY_WAITS = Query("""
-    select exists (
-        select from pg_catalog.pg_locks l
-        join pg_catalog.pg_stat_activity s on s.pid = l.pid
-        where not l.granted and s.datname = current_database()
-    )
-""")
-
-
-async def somebody_waits(db: SpiedDatabase) -> bool:
-    """Whether a transaction waits for another's lock."""
-    async with db.transaction(System(), look=True) as tx:
-        return await tx.scalar(SOMEBODY_WAITS) is True

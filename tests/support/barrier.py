@@ -7,9 +7,17 @@ import trio
 
 from muster.errors import MusterError
 from muster.pg.database import Database, Transaction
-from muster.principals import Principal
+from muster.pg.query import Query
+from muster.principals import Principal, System
 
 R = TypeVar("R")
+SOMEBODY_WAITS = Query("""
+    select exists (
+        select from pg_catalog.pg_locks l
+        join pg_catalog.pg_stat_activity s on s.pid = l.pid
+        where not l.granted and s.datname = current_database()
+    )
+""")
 
 
 async def collide(
@@ -44,3 +52,9 @@ async def collide(
             for index, (principal, operation) in enumerate(operations):
                 nursery.start_soon(run, index, principal, operation)
     return [outcomes[index] for index in range(len(operations))]
+
+
+async def somebody_waits(db: Database) -> bool:
+    """Whether a transaction waits for another's lock."""
+    async with db.transaction(System(), look=True) as tx:
+        return await tx.scalar(SOMEBODY_WAITS) is True

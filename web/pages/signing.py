@@ -57,7 +57,10 @@ async def sign_in(guest: Guest) -> ResponseReturnValue:
 async def ask_to_sign_in(guest: Guest) -> ResponseReturnValue:
     """What the browser asks the authenticator for."""
     question = await accounts.ask_to_sign_in(
-        guest.node.db, public_url=guest.node.config.public_url, address=guest.address
+        guest.node.db,
+        public_url=guest.node.config.public_url,
+        address=guest.address,
+        known_by=guest.known_by,
     )
     return ask(guest.node, question)
 

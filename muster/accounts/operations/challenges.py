@@ -47,6 +47,7 @@ INSERT_CHALLENGE = Query("""
 async def begin_ceremony(tx: Transaction, address: str) -> Ceremony:
     """As Node or the owner: make a challenge for a browser at this address.
 
+    What stands for a known browser may take its place (`rules.attempts.session_keys`).
     Raises TooMany while one address holds too many that are unused.
     """
     await tx.execute(DELETE_EXPIRED)

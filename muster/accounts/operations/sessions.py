@@ -231,6 +231,33 @@ async def find_known(tx: Transaction, *, cookie: str, name: str) -> int | None:
     return found
 
 
+FIND_KNOWN_BY_PASSKEY = Query("""
+    select s.id from browser_sessions s join passkeys p on p.owner_id = s.owner_id
+    where s.sha256 = %(sha256)s and p.credential_id = %(credential_id)s
+""")
+
+
+async def find_known_by_passkey(
+    tx: Transaction, *, cookie: str, credential_id: bytes
+) -> int | None:
+    """As System: the same, for the account that a passkey is of."""
+    found = await tx.scalar(
+        FIND_KNOWN_BY_PASSKEY, sha256=digest(cookie), credential_id=credential_id
+    )
+    assert found is None or isinstance(found, int)
+    return found
+
+
+FIND_BROWSER = Query("select id from browser_sessions where sha256 = %(sha256)s")
+
+
+async def find_browser(tx: Transaction, cookie: str) -> int | None:
+    """As System: the session, live or ended, of this cookie's browser, whosever account it was."""
+    found = await tx.scalar(FIND_BROWSER, sha256=digest(cookie))
+    assert found is None or isinstance(found, int)
+    return found
+
+
 def is_stale(visitor: Visitor) -> bool:
     """Whether it is time to write again that the session is in use."""
     return visitor.looked_at - visitor.last_seen_at >= SEEN_EVERY

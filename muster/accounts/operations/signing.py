@@ -101,6 +101,7 @@ async def step_up(tx: Transaction, command: StepUp) -> None:
             await accept_password(tx, command.proof)
             method = "password"
         case SignInByPasskey():
+            await lock_account(tx)
             await prove_passkey(tx, command.proof.answered)
             await succeed(tx, command.proof.attempt_id)
             method = "passkey"

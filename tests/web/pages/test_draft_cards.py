@@ -1,9 +1,12 @@
 """The card of a reply draft: what it shows, and what its forms may and may not do."""
 
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
+from html import unescape
 
 import pytest
 
+from muster.accounts.operations.signing import set_time_zone
 from muster.messages.rules import Message
 from muster.principals import Owner
 from tests.support.builders import (
@@ -18,6 +21,7 @@ from tests.support.builders import (
 from tests.support.cluster import SpiedDatabase, add_owner
 from tests.support.owner_desk import OpenOwnerDesk, OwnerDesk, reply_of, text_of
 from tests.support.visitor import page_client
+from web.pages.words import spelled
 
 STEP_UP_WINDOW = timedelta(hours=12)
 LEASE = timedelta(minutes=2, seconds=1)
@@ -38,6 +42,19 @@ async def test_a_card_shows_the_message_and_the_reply(owner_desk: OpenOwnerDesk)
         assert "Ada <b> (UNVERIFIED: the plugin could not prove this sender;" in told
         assert "11 characters" in told
         assert "Approve and send" in told
+
+
+@pytest.mark.rule(259)
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
+async def test_the_ends_of_time_are_shown(owner_desk: OpenOwnerDesk, zone: str) -> None:
+    """A message of the year 1, or of 9999, spoils no page of an owner in any zone."""
+    async with owner_desk() as at:
+        await at.db.run(at.owner, set_time_zone, zone)
+        for end in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
+            message = await at.message(received_at=end)
+            await at.draft(to=message)
+            assert f" {end.year} " in await at.page(f"/messages/{message.id}")
+        assert " 9999 " in await at.page("/attention?tab=drafts")
 
 
 @pytest.mark.rule(56, 59)
@@ -76,6 +93,17 @@ async def test_nothing_invisible_rides_along(owner_desk: OpenOwnerDesk) -> None:
         assert markup.count("\\n</span>\n") == 2
         assert "4 characters spelled out" in markup
         assert f"{len(reply)} characters" in text_of(await at.page(f"/drafts/{draft.id}"))
+
+
+@pytest.mark.rule(261)
+def test_each_character_is_plain_or_spelled_out() -> None:
+    """What no screen lets in, too, is spelled out unless it is printable ASCII."""
+    numbers = (*range(0x300), *range(0x2000, 0x2100), 0xD800, 0xFEFF, 0xFFFF, 0x10FFFF)
+    short = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\u27e8typed\u27e9", " ": " "}
+    for letter in map(chr, numbers):
+        plain = letter if "!" <= letter <= "~" else f"\\u{{{ord(letter):x}}}"
+        shown = unescape(re.sub(r"<[^>]*>", "", spelled(letter))).removesuffix("\n")
+        assert shown == short.get(letter, plain)
 
 
 HOSTILE = [
