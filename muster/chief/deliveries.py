@@ -287,11 +287,11 @@ def fenced(handover: operations.Handover) -> str:
         ),
         nonce=secrets.token_hex(8),
     )
-    if handover.author is not None:
-        block = render_author(handover.author, nonce=secrets.token_hex(8))
-        text = f"{text}\n\n{block}"
     if handover.sessions:
         block = render_sessions(handover.sessions, nonce=secrets.token_hex(8))
+        text = f"{text}\n\n{block}"
+    if handover.author is not None:
+        block = render_author(handover.author, nonce=secrets.token_hex(8))
         text = f"{text}\n\n{block}"
     return with_notes(text, handover.notes)
 

@@ -24,6 +24,7 @@ HOSTS_MAX = 100  # of one owner, live at the same time
 REMEMBERED = timedelta(hours=24)
 NODE_SILENT = timedelta(seconds=20)  # then a server counts as gone, and its hosts as offline
 FOCUS_KEPT = timedelta(days=30)
+FOCUS_CHARACTERS_MAX = 120
 SUBJECT_PREFIX = "mirror:"
 
 
@@ -150,6 +151,14 @@ class NoteFocus:
     source: str
     cwd: str | None
     at: datetime
+
+
+@attrs.frozen(kw_only=True)
+class NoteTaskFocus:
+    """An agent begins a turn on a task, which it is about from now on; no audit row."""
+
+    agent_id: int
+    title: str
 
 
 def subject_of(claude_session: str) -> str:

@@ -11,6 +11,8 @@ import pytest
 from muster.chief.tools import Call, find_tool
 from muster.errors import Invalid, Refused
 from muster.fleet.requests import encode
+from muster.mirror.operations.focus import note_task_focus
+from muster.mirror.rules import NoteTaskFocus
 from muster.pg.query import Query
 from muster.principals import Agent, Owner
 from tests.support.builders import make_agent, read_now
@@ -22,10 +24,6 @@ from web.mcp.results import decode
 CONNECT = Query("""
     update agents set epoch = epoch + 1, node = %(node)s, connected_at = %(now)s
     where owner_id = %(owner_id)s and id = %(agent_id)s
-""")
-AGENT_FOCUS = Query("""
-    insert into focus_titles (owner_id, agent_id, title, source, at, noted_at)
-    values (%(owner_id)s, %(agent_id)s, %(title)s, 'task', %(now)s, %(now)s)
 """)
 NAMES = ("focus_search", "sessions_overview", "fleet_list", "fleet_report")
 
@@ -48,10 +46,10 @@ class Tools:
     async def helper(self, title: str, agent: Agent | None = None) -> Agent:
         """An agent that is connected and about something."""
         helper = agent or await make_agent(self.desk.mail.db, self.desk.mail.owner, "helper")
-        async with self.desk.mail.db.transaction(self.desk.mail.owner) as tx:
+        async with self.desk.mail.db.transaction(self.desk.mail.muster) as tx:
             node = self.desk.mail.server.node.node_id
             await tx.execute(CONNECT, agent_id=helper.agent_id, node=node)
-            await tx.execute(AGENT_FOCUS, agent_id=helper.agent_id, title=title)
+            await note_task_focus(tx, NoteTaskFocus(agent_id=helper.agent_id, title=title))
         return helper
 
 

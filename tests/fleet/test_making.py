@@ -8,18 +8,14 @@ from typing import Any
 import attrs
 import pytest
 
-from muster.pg.query import Query
+from muster.mirror.operations.focus import note_task_focus
+from muster.mirror.rules import NoteTaskFocus
 from muster.principals import Owner
 from muster.routes.authors import Did
 from tests.support.builders import make_agent, read_now
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.fleet_desk import PATH, FleetDesk, fleet_desk, focus
 from tests.support.mirror_host import new_session
-
-AGENT_FOCUS = Query("""
-    insert into focus_titles (owner_id, agent_id, title, source, at, noted_at)
-    values (%(owner_id)s, %(agent_id)s, 'a task', 'task', %(now)s, %(now)s)
-""")
 
 
 @attrs.frozen(kw_only=True)
@@ -104,9 +100,9 @@ async def test_what_a_person_typed_is_counted_and_not_told(now: Now) -> None:
 async def test_an_agent_is_left_out_and_counted(now: Now) -> None:
     """Nobody knows where it works; the chief is none of those that are counted."""
     helper = await make_agent(now.desk.mail.db, now.desk.mail.owner)
-    async with now.desk.mail.db.transaction(now.desk.mail.owner) as tx:
-        for agent in (helper, now.desk.chief):
-            await tx.execute(AGENT_FOCUS, agent_id=agent.agent_id)
+    for agent in (helper, now.desk.chief):
+        command = NoteTaskFocus(agent_id=agent.agent_id, title="a task")
+        await now.desk.mail.db.run(now.desk.mail.muster, note_task_focus, command)
     told = await now.desk.answered()
     assert told["sessions"] == []
     assert told["coverage"]["gaps"] == [

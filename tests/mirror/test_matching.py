@@ -139,7 +139,8 @@ def test_no_text_matches_without_an_identifier(subject: str, body: str, focus: s
 
 NAMES = st.sampled_from(
     ["node-7k", "NODE-7K's", "#137", "PR 0137", "pr-137", "match_history", "deploy",
-     "Stra\u00dfe-x9", "STRASSE-X9", "hints.go", "v1.2.3", "pump", "\u5728node7k\u4e0a", "1137", "(#137)"]
+     "Stra\u00dfe-x9", "STRASSE-X9", "hints.go", "v1.2.3", "pump", "\u5728node7k\u4e0a", "1137",
+     "(#137)"]
 )  # fmt: skip
 
 

@@ -106,7 +106,8 @@ async def _live(tx: Transaction) -> dict[tuple[str, int], dict[str, object]]:
 
 def _count_shared(query: str, wanted: Terms, title: str) -> int:
     """How many terms a title shares with what is sought; one for a title that holds it whole."""
-    return count_any(wanted, title) or int(query.casefold().strip() in title.casefold())
+    words = query.casefold().strip()
+    return count_any(wanted, title) or int(bool(words) and words in title.casefold())
 
 
 def _titles(titles: Sequence[Title]) -> list[dict[str, str]]:

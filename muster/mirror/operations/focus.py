@@ -1,6 +1,6 @@
 """What sessions are about, kept as a history of titles."""
 
-from muster.mirror.rules import NoteFocus
+from muster.mirror.rules import FOCUS_CHARACTERS_MAX, NoteFocus, NoteTaskFocus
 from muster.outcomes import Hint, HintKind
 from muster.pg.database import Transaction
 from muster.pg.query import Query
@@ -49,6 +49,22 @@ async def note_focus(tx: Transaction, command: NoteFocus) -> bool:
     if written:
         tx.hint(Hint(kind=HintKind.MIRRORED_CHANGED, owner_id=tx.owner_id, id=mirrored_id))
     return True
+
+
+INSERT_TASK_FOCUS = Query("""
+    insert into focus_titles (owner_id, agent_id, title, source, at, noted_at)
+    values (%(owner_id)s, %(agent_id)s, %(title)s, 'task', %(now)s, %(now)s)
+""")
+
+
+async def note_task_focus(tx: Transaction, command: NoteTaskFocus) -> None:
+    """As muster: keep what an agent works on, its task's title, cut to FOCUS_CHARACTERS_MAX.
+
+    For whoever begins a turn of a task's; a title of white space alone says nothing.
+    """
+    title = " ".join(command.title.split())[:FOCUS_CHARACTERS_MAX].strip()
+    if title:
+        await tx.execute(INSERT_TASK_FOCUS, agent_id=command.agent_id, title=title)
 
 
 DELETE_OLD_FOCUS = Query("""
