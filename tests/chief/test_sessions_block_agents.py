@@ -14,11 +14,14 @@ from muster.mirror.rules import NoteFocus, NoteTaskFocus
 from muster.pg.query import Query
 from muster.principals import Agent, Owner
 from muster.routes.authors import Author, Did
-from tests.support.builders import make_agent, make_message, read_now
-from tests.support.cluster import SpiedDatabase, add_owner
+from tests.support.agent_mail import mail_desk
+from tests.support.builders import make_agent, make_message, new_agent, read_now
+from tests.support.cluster import Cluster, SpiedDatabase, add_owner
+from tests.support.fleet_desk import focus
 from tests.support.mirror_host import new_session
 from tests.support.route_desk import NODE, RouteDesk, open_route_desk
 from tests.support.send_desk import show, window_of
+from tests.support.server import ScriptedAgent
 
 CONNECT = Query("""
     update agents set epoch = epoch + 1, node = %(node)s, connected_at = %(now)s
@@ -154,3 +157,22 @@ async def test_the_turn_ends_with_the_author_where_there_is_one(desk: RouteDesk)
     assert end < text.index(HEADING) < text.index("Session that authored this pull request")
     nonces = [line.split()[-1] for line in text.splitlines() if line.startswith("<<<")]
     assert len(nonces) == len(set(nonces)) == 3
+
+
+@pytest.mark.rule(281, 286)
+@pytest.mark.parametrize("on", ["1", "0"])
+async def test_the_setting_decides_at_a_running_server(
+    cluster: Cluster, db: SpiedDatabase, owner: Owner, on: str
+) -> None:
+    """Each delivery is looked up, unless MUSTER_SESSION_FOCUS is 0."""
+    session = new_session()
+    _, token = await new_agent(db, owner)
+    settings = {"MUSTER_SESSION_FOCUS": on}
+    async with mail_desk(db, owner, cluster, **settings) as mail, mail.host(session) as host:
+        await focus(host, session, "Mend the pump of node-7k", at=await read_now(db))
+        async with ScriptedAgent(mail.server.url, token) as chief:
+            await chief.next_frame("welcome")
+            await mail.receive(body=BODY)
+            text = (await chief.next_frame("turn"))["text"]
+    assert (f"{HEADING}\n" in text) is (on == "1")
+    assert (f"| session: mirror:{session}" in text) is (on == "1")
