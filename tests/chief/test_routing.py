@@ -54,6 +54,29 @@ async def test_a_route_is_a_row_a_text_and_an_audit_row(desk: RouteDesk) -> None
     assert (await desk.queue.offer()) is not None, "a paste waits as long as its route"
 
 
+@pytest.mark.rule(314)
+async def test_the_longest_message_fits_behind_its_fence(desk: RouteDesk) -> None:
+    """16 KiB of nothing but line ends, each of which gets the prefix, is routed whole."""
+    await desk.route(await desk.message(body="a" + "\n" * (16 * 1024 - 2) + "b"))
+    (send,) = await desk.queue.listed()
+    assert send.text.count("\n| ") > 16 * 1024 - 2
+    assert len(send.text.encode()) <= 96 * 1024
+
+
+@pytest.mark.rule(309, 314)
+@pytest.mark.parametrize(
+    ("by", "who"),
+    [(By.CHIEF, "your owner's chief"), (By.OWNER, "your owner"), (By.MUSTER, "muster")],
+)
+async def test_the_block_says_who_routed(desk: RouteDesk, by: By, who: str) -> None:
+    """The chief, the owner or muster itself, and how long an answer is waited for."""
+    route = await desk.route(by=by, deadline=timedelta(hours=4))
+    (send,) = await desk.queue.listed()
+    assert f"was routed to you by {who}" in send.text
+    assert route.deadline_at - route.created_at == timedelta(hours=4)
+    assert route.deadline_at.strftime("%Y-%m-%dT%H:%M:%SZ") in send.text
+
+
 @pytest.mark.rule(54, 322)
 async def test_a_session_is_told_what_the_chief_is(desk: RouteDesk) -> None:
     """An unproven sender carries its mark there too; credentials and addresses are unwelcome."""

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
+    multiple,
     rule,
     run_state_machine_as_test,
 )
@@ -114,6 +115,7 @@ class Routes(RuleBasedStateMachine):
 
     messages = Bundle("messages")
     db: ClassVar[SpiedDatabase]
+    ends: ClassVar[set[State]]  # of all the runs
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,14 +138,18 @@ class Routes(RuleBasedStateMachine):
         route = self.made.get(message.id)
         return next((row for row in wait(self.read) if route and row.id == route.id), None)
 
-    @initialize(connected=st.booleans(), allowing=st.booleans())
-    def begin(self, connected: bool, allowing: bool) -> None:
-        """The chief is there or not, and the sender on the list or not."""
+    @initialize(target=messages, connected=st.booleans(), allowing=st.booleans())
+    def begin(self, connected: bool, allowing: bool) -> object:
+        """The chief is there or not, the sender is on the list or not, and routes are there."""
         if allowing:
             self.desk = self.desk.allowing
         if connected:
             accept = Accept(agent_id=self.desk.chief.agent_id, node=NODE)
             wait(self.desk.db.run, self.desk.muster, accept_gateway, accept)
+        messages = [self.deliver(False, True) for _ in range(3)]
+        for message in messages[1:]:
+            self.route(message, By.CHIEF)
+        return multiple(*messages)
 
     @rule(target=messages, person=st.booleans(), verified=st.booleans())
     def deliver(self, person: bool, verified: bool) -> Message:
@@ -277,6 +283,7 @@ class Routes(RuleBasedStateMachine):
         self.sweep()
         self.is_sound()
         assert len(self.ended) == len(wait(self.read))
+        self.ends.update(self.ended.values())
 
 
 @pytest.mark.rule(311, 330, 334, 335)
@@ -286,6 +293,7 @@ async def test_no_sequence_loses_or_doubles_a_message(db: SpiedDatabase) -> None
     class OfThisTest(Routes):
         """On the test's database."""
 
-    OfThisTest.db = db
-    run = settings(max_examples=15, stateful_step_count=20, deadline=None)
+    OfThisTest.db, OfThisTest.ends = db, set()
+    run = settings(max_examples=30, stateful_step_count=30, deadline=None)
     await trio.to_thread.run_sync(partial(run_state_machine_as_test, OfThisTest, settings=run))
+    assert len(OfThisTest.ends) >= 4, "the sequences are too tame"
