@@ -25,7 +25,14 @@ from tests.support.builders import (
 )
 from tests.support.cluster import SpiedDatabase, add_owner
 from tests.support.reply_desk import ReplyDesk, open_desk
-from tests.support.unconfirmed import draft_in, file_task, make_delivering, make_unconfirmed
+from tests.support.unconfirmed import (
+    LEASE,
+    WEEK,
+    draft_in,
+    file_task,
+    make_delivering,
+    make_unconfirmed,
+)
 
 
 async def settle(db: SpiedDatabase, agent: Agent, message_id: int, reason: str) -> Message:
@@ -116,6 +123,21 @@ async def test_a_draft_disposes_of_it_while_it_lives(
     await draft_in(desk, message, state)
     live = {DraftState.PENDING, DraftState.APPROVED, DraftState.SENT, DraftState.UNCONFIRMED}
     assert await awaits(db, owner, message.id) is (state not in live)
+
+
+@pytest.mark.rule(277, 291, 294)
+async def test_a_reply_that_is_being_sent_disposes_of_it_past_its_week(
+    db: SpiedDatabase, owner: Owner
+) -> None:
+    """A draft that was collected in time does not expire in its plugin's hands."""
+    desk = await open_desk(db, owner)
+    message = await desk.message()
+    await desk.draft(message, approved=True)
+    db.clock_offset += WEEK - LEASE / 2
+    await desk.claim()
+    for _ in range(2):  # while the claim is held, and once it has lapsed, swept or not
+        db.clock_offset += LEASE
+        assert not await awaits(db, owner, message.id)
 
 
 @pytest.mark.rule(293, 294)

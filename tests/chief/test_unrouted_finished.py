@@ -8,6 +8,7 @@ import pytest
 from muster.chief.operations import unrouted
 from muster.drafts.operations import ListDrafts, list_drafts
 from muster.drafts.operations import State as DraftState
+from muster.messages.operations import lock_message
 from muster.messages.rules import Message
 from muster.pg.query import Query
 from muster.principals import Owner
@@ -64,6 +65,20 @@ async def test_what_nothing_brings_back_is_read_once(desk: ReplyDesk, how: str) 
             await file_task(desk.db, desk.chief, message.id)
     desk.db.clock_offset += PATIENCE
     assert await sweep(desk) == (ONE_RAISED if how == "asked" else QUIET)
+    assert await sweep(desk) == QUIET
+    assert not await is_unfinished(desk, message)
+
+
+@pytest.mark.rule(300)
+async def test_what_a_round_passes_over_is_not_asked_about_again(desk: ReplyDesk) -> None:
+    """A message that somebody holds is marked later, and counts as asked about meanwhile."""
+    message = await desk.message()
+    desk.db.clock_offset += PATIENCE
+    assert await sweep(desk) == ONE_RAISED
+    async with desk.db.transaction(desk.owner) as tx:
+        await lock_message(tx, message.id)
+        assert await sweep(desk) == QUIET
+        assert await is_unfinished(desk, message)
     assert await sweep(desk) == QUIET
     assert not await is_unfinished(desk, message)
 

@@ -1,6 +1,8 @@
 """The card of a reply draft: what it shows, and what its forms may and may not do."""
 
+import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
 
@@ -18,6 +20,7 @@ from tests.support.builders import (
 from tests.support.cluster import SpiedDatabase, add_owner
 from tests.support.owner_desk import OpenOwnerDesk, OwnerDesk, reply_of, text_of
 from tests.support.visitor import page_client
+from web.pages.words import spelled
 
 STEP_UP_WINDOW = timedelta(hours=12)
 LEASE = timedelta(minutes=2, seconds=1)
@@ -76,6 +79,17 @@ async def test_nothing_invisible_rides_along(owner_desk: OpenOwnerDesk) -> None:
         assert markup.count("\\n</span>\n") == 2
         assert "4 characters spelled out" in markup
         assert f"{len(reply)} characters" in text_of(await at.page(f"/drafts/{draft.id}"))
+
+
+@pytest.mark.rule(261)
+def test_each_character_is_plain_or_spelled_out() -> None:
+    """What no screen lets in, too, is spelled out unless it is printable ASCII."""
+    numbers = (*range(0x300), *range(0x2000, 0x2100), 0xD800, 0xFEFF, 0xFFFF, 0x10FFFF)
+    short = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\u27e8typed\u27e9", " ": " "}
+    for letter in map(chr, numbers):
+        plain = letter if "!" <= letter <= "~" else f"\\u{{{ord(letter):x}}}"
+        shown = unescape(re.sub(r"<[^>]*>", "", spelled(letter))).removesuffix("\n")
+        assert shown == short.get(letter, plain)
 
 
 HOSTILE = [
