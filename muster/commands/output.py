@@ -8,6 +8,7 @@ there is shows as its escape (`\x1b`). JSON is printed as ASCII for the same rea
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from shutil import get_terminal_size
 
@@ -32,8 +33,15 @@ def utc(at: datetime | None) -> str | None:
 
 
 def local(at: datetime | None) -> str:
-    """A time for people, to the minute, in this machine's zone; a dash for none."""
-    return "-" if at is None else at.astimezone().strftime("%Y-%m-%d %H:%M")
+    """A time for people, to the minute, in this machine's zone; a dash for none.
+
+    At the ends of time, where a zone may have none, it is shown as it is.
+    """
+    if at is None:
+        return "-"
+    with suppress(OverflowError):
+        at = at.astimezone()
+    return at.strftime("%Y-%m-%d %H:%M")
 
 
 def age(since: datetime, until: datetime) -> str:

@@ -1,6 +1,8 @@
 """What reaches a terminal: text from outside cannot move the cursor or hide anything."""
 
 import json
+import re
+import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from muster.commands.output import age, print_json, print_quoted, print_table, shown, utc
+from muster.commands.output import age, local, print_json, print_quoted, print_table, shown, utc
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -152,6 +154,21 @@ def test_times_for_programs_are_utc() -> None:
     assert utc(datetime(2026, 1, 2, 5, 4, 5, 6, tzinfo=east)) == "2026-01-02T03:04:05.000006Z"
     assert utc(NOW) == "2026-01-02T03:04:05Z"
     assert utc(None) is None
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("at", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+def test_the_ends_of_time_are_shown(
+    monkeypatch: pytest.MonkeyPatch, zone: str, at: datetime
+) -> None:
+    """A plugin may say that a message came in the year 1, or 9999, wherever it is read."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert re.fullmatch(r"\d{1,4}-\d\d-\d\d \d\d:\d\d", local(at))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(

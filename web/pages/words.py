@@ -66,11 +66,19 @@ def when(at: datetime | None, *, seconds: bool = False) -> Markup:
     """A time of the owner's day; a dash for none."""
     if at is None:
         return Markup("&ndash;")
-    there = at.astimezone(zone())
+    there = _there(at)
     shown = f"{there.day} {there:%b %Y %H:%M:%S}" if seconds else f"{there.day} {there:%b %Y %H:%M}"
     utc = f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     exact = f"{there:%Y-%m-%d %H:%M:%S} {there.tzname()}"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(utc, exact, shown)
+
+
+def _there(at: datetime) -> datetime:
+    """A time in the owner's zone; at the ends of time, where a zone may have none, in UTC."""
+    try:
+        return at.astimezone(zone())
+    except OverflowError:
+        return at.astimezone(UTC)
 
 
 def zone() -> tzinfo:

@@ -105,7 +105,8 @@ async def look_up(tx: Transaction, command: LookUp) -> Looked:
     limit = max(1, min(command.limit, LIMIT_MAX))
     below = NO_ID_ABOVE if command.before_id is None else command.before_id
     if command.until is not None and not command.names_one:
-        below = min(below, await _first_id_after(tx, command.until + SLACK))
+        until = min(command.until, EVER[1] - SLACK)
+        below = min(below, await _first_id_after(tx, until + SLACK))
     query = FIND_OF_ONE if command.names_one else FIND_IN_ALL
     found = await tx.all(
         query,
@@ -132,7 +133,7 @@ async def _bottom_of_walk(tx: Transaction, below: int, since: datetime | None) -
     bottom = await tx.one(FIND_BOTTOM, _Bottom, below=below, walk=LOOKED_MAX)
     if bottom.looked < LOOKED_MAX or bottom.at is None:
         return None
-    return None if since is not None and bottom.at < since - SLACK else bottom.id
+    return None if since is not None and bottom.at + SLACK < since else bottom.id
 
 
 async def _first_id_after(tx: Transaction, at: datetime) -> int:

@@ -112,6 +112,22 @@ async def test_a_long_log_is_walked_in_steps(
     assert (none.rows, none.older_than) == ([], None)
 
 
+async def test_the_ends_of_time_choose_all_rows(
+    owner_desk: OpenOwnerDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the year 1 until the year 9999 there are all rows, however long the log is."""
+    monkeypatch.setattr(log, "LOOKED_MAX", 3)
+    async with owner_desk() as at:
+        await record(at.db, at.owner, *(done(number) for number in range(5)))
+        for ends in (
+            "since=0001-01-01T00:00",
+            "until=9999-12-31T23:59:59",
+            "since=0001-01-01T00:00&until=9999-12-31T23:59:59",
+        ):
+            assert len(await only(at, f"{ends}&subject=message:4")) == 1
+            assert await only(at, ends) == ["message:4", "message:3", "message:2"]
+
+
 async def test_rows_are_exported_whole(owner_desk: OpenOwnerDesk) -> None:
     """JSONL and CSV hold the chosen rows of all pages, newest first, as files to keep."""
     async with owner_desk() as at:

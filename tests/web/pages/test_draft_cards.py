@@ -1,11 +1,12 @@
 """The card of a reply draft: what it shows, and what its forms may and may not do."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 
 import pytest
 
+from muster.accounts.operations.signing import set_time_zone
 from muster.messages.rules import Message
 from muster.principals import Owner
 from tests.support.builders import (
@@ -41,6 +42,19 @@ async def test_a_card_shows_the_message_and_the_reply(owner_desk: OpenOwnerDesk)
         assert "Ada <b> (UNVERIFIED: the plugin could not prove this sender;" in told
         assert "11 characters" in told
         assert "Approve and send" in told
+
+
+@pytest.mark.rule(259)
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Kiritimati"])
+async def test_the_ends_of_time_are_shown(owner_desk: OpenOwnerDesk, zone: str) -> None:
+    """A message of the year 1, or of 9999, spoils no page of an owner in any zone."""
+    async with owner_desk() as at:
+        await at.db.run(at.owner, set_time_zone, zone)
+        for end in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
+            message = await at.message(received_at=end)
+            await at.draft(to=message)
+            assert f" {end.year} " in await at.page(f"/messages/{message.id}")
+        assert " 9999 " in await at.page("/attention?tab=drafts")
 
 
 @pytest.mark.rule(56, 59)
