@@ -43,7 +43,14 @@ from muster.accounts.operations.stepup import StepUpNeeded, after_step_up, is_fr
 from muster.accounts.rules.signing import Browser
 from muster.chief.operations.first_steps import find_first_steps
 from muster.chief.operations.glance import count_waiting
-from muster.errors import Invalid, MusterError, NotFound, OutcomeUnknown, Unavailable
+from muster.errors import (
+    Invalid,
+    MusterError,
+    NotFound,
+    OutcomeUnknown,
+    Unauthorized,
+    Unavailable,
+)
 from muster.node.node import Node
 from muster.pg.database import Transaction
 from muster.principals import Owner, System
@@ -217,14 +224,20 @@ async def _viewed(view: _View, params: Mapping[str, str]) -> ResponseReturnValue
     except StepUpNeeded:
         if not confirming.is_confirmed(visit.form):
             raise
-    await confirming.confirm(
-        visit.node.db,
-        visit.visitor,
-        visit.form,
-        public_url=visit.node.config.public_url,
-        ceremony=visit.ceremony,
-        browser=visit.browser,
-    )
+    try:
+        await confirming.confirm(
+            visit.node.db,
+            visit.visitor,
+            visit.form,
+            public_url=visit.node.config.public_url,
+            ceremony=visit.ceremony,
+            browser=visit.browser,
+        )
+    except Unauthorized:
+        # Nothing more is shown in a session that ended while the proof was looked at.
+        if (await _guest(visit.node)).visitor is None:
+            return _to_sign_in()
+        raise
     guest = await _guest(visit.node)
     if guest.visitor is None:
         return _to_sign_in()

@@ -4,10 +4,19 @@ from datetime import timedelta
 
 import pytest
 
+from muster.accounts.operations.sessions import sign_out_everywhere
+from muster.accounts.passwords import Verdict, verify_password
 from muster.accounts.rules.attempts import ACCOUNT_FAILURES_MAX
 from muster.credentials.operations.personal import list_personal
 from muster.credentials.rules import ListPersonal
-from tests.support.builders import make_agent, make_chief, make_draft, make_message, make_plugin
+from tests.support.builders import (
+    make_agent,
+    make_chief,
+    make_draft,
+    make_message,
+    make_plugin,
+    read_audit,
+)
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.person import PASSWORD, Person, add_person
 from tests.support.server import running_server
@@ -62,6 +71,27 @@ async def test_one_form_confirms_and_approves(
             assert led == (303, f"/attention?tab=drafts&decided={card['draft_id']}")
             again = await decide(visiting, card, confirm_password=PASSWORD)
             assert again[0] == 409
+
+
+@pytest.mark.rule(262)
+async def test_a_session_that_ends_while_it_confirms_is_shown_nothing(
+    db: SpiedDatabase, cluster: Cluster, ada: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signed out everywhere while the password is compared, a form decides and shows nothing."""
+    card = await pending(db, ada, body="A secret.")
+
+    async def compare_late(stored: str | None, typed: str) -> Verdict:
+        await db.run(ada.owner, sign_out_everywhere, None)
+        return await verify_password(stored, typed)
+
+    async with running_server(db, cluster.app_url) as server:
+        visiting = await sign_in(server, ada.owner)
+        async with visiting.client:
+            db.clock_offset += LATER
+            monkeypatch.setattr("muster.accounts.actor.verify_password", compare_late)
+            led = await decide(visiting, card, confirm_password=PASSWORD)
+            assert led == (303, "/sign-in?next=/")
+    assert await read_audit(db, ada.owner, "plugin.draft.approved") == []
 
 
 @pytest.mark.rule(262)
