@@ -4,15 +4,14 @@ A session leaves idle (its owner submits a prompt, or it asks for permission) ab
 offered for it: before, while the host program looks, in the step of the paste, before Enter, after.
 What counts is the session's own ledger: when it left idle, when the first byte of a paste came.
 
-    python -m tests --long -n 0 -s tests/clients/mirror/test_mirror_gap.py
+    python -m tests --long -n 0 --log-cli-level INFO tests/clients/mirror/test_mirror_gap.py
 
 prints what was measured. Of the four sessions two have a window each, and two share one, so that
 the work of one prints beside the other: there tmux can't tell that a pane is silent.
 """
 
-
+import logging
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -26,6 +25,8 @@ from tests.support.mirror_program import MirrorProgram, program
 from tests.support.waiting import dawdle, until
 
 __all__ = ["program"]
+
+_LOG = logging.getLogger(__name__)
 
 TRIES = 500
 LATE_SECONDS_MAX = 0.1
@@ -172,7 +173,8 @@ async def test_no_paste_begins_long_after_its_session_left_idle(program: MirrorP
                 nursery.start_soon(some, claude, first)
         for claude in claudes:
             await until(lambda claude=claude: claude.state == "idle", 20)  # type: ignore[misc]
-    sys.stdout.writelines(f"{line}\n" for line in facts(tries))
+    for line in facts(tries):
+        _LOG.info(line)
     assert len(tries) == TRIES
     for each in tries:
         assert each.pasted_count == (each.outcome != "not_begun"), each

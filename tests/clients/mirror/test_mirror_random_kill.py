@@ -2,12 +2,11 @@
 
 test_mirror_kill.py kills it at each step; this one asks the moments between.
 
-    python -m tests --long -n 0 -s tests/clients/mirror/test_mirror_random_kill.py
+    python -m tests --long -n 0 --log-cli-level INFO tests/clients/mirror/test_mirror_random_kill.py
 """
 
-
+import logging
 import random
-import sys
 from collections import Counter
 
 import pytest
@@ -17,6 +16,8 @@ from tests.support.mirror_program import MirrorProgram, program
 from tests.support.waiting import dawdle, until
 
 __all__ = ["program"]
+
+_LOG = logging.getLogger(__name__)
 
 KILLS = 100
 KILL_SECONDS_MAX = 0.6
@@ -76,4 +77,5 @@ async def test_a_kill_at_any_moment_never_types_twice(program: MirrorProgram) ->
             claude.tell(do="prompt", text="")
         else:
             assert len(claude.seen("submitted", text=f"send {number}")) == 1, (number, moment)
-    sys.stdout.writelines(f"{count} {told}\n" for told, count in sorted(ends.items()))
+    for told, count in sorted(ends.items()):
+        _LOG.info("%d %s", count, told)
