@@ -63,6 +63,7 @@ SLUGS: Final = (
     Slug("name_taken", 409, "Something live has this name already."),
     Slug("no_chief", 409, "The owner has no chief to hand it to."),
     Slug("no_reply", 409, "Nobody can answer this message."),
+    Slug("no_session", 409, "The pane of the caller shows no session of a connected host."),
     Slug(
         "no_task_namespaces",
         503,
@@ -112,6 +113,7 @@ SLUGS: Final = (
     Slug("too_many_attempts", 429, "There were too many attempts to sign in.", later=True),
     Slug("too_many_pending", 409, "The chief has 20 replies that wait for a decision."),
     Slug("too_many_tags", 409, "The task would have too many tags."),
+    Slug("too_many_waits", 409, "So many calls of this owner wait for an answer already."),
     Slug("turn_state", 409, "The state of the chief's turn forbids it."),
     Slug("unauthorized", 401, "Not a live credential of a kind that this door takes."),
     Slug("unavailable", 503, "The database is away or too busy; nothing was done.", later=True),

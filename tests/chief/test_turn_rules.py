@@ -40,7 +40,8 @@ HINT = Hint(kind=HintKind.CONVERSATION_CHANGED, owner_id=1, id=8)
 USAGE = TokenUse(model="m", calls=1, input_tokens=2, cached_input_tokens=0, output_tokens=3)
 
 BEGIN, COMPLETE, FAIL, BACK = Begin(epoch=3), Complete(epoch=3), Fail(epoch=3), PutBack(epoch=3)
-STATES = {turn.state: turn for turn in (WAITING, RUNNING, SAID, CUT_OFF)}
+NOTE = attrs.evolve(WAITING, state=State.NOTED, said_by=By.MUSTER, ended_at=NOW)
+STATES = {turn.state: turn for turn in (WAITING, RUNNING, SAID, CUT_OFF, NOTE)}
 COMMANDS: tuple[Command, ...] = (BEGIN, COMPLETE, FAIL, BACK, Recover())
 ALLOWED = {
     (State.QUEUED, Begin): State.DELIVERING,

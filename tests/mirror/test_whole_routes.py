@@ -80,10 +80,9 @@ class House:
         assert "isError" not in told or not told["isError"], told
         return int(told["structuredContent"]["route_id"])
 
-    async def pasted(self, claude: ClaudePane, seconds: float = 20.0) -> str:
-        """The newest prompt of the session."""
-        count = len(claude.seen("submitted"))
-        return str((await claude.until("submitted", count=count + 1, seconds=seconds))["text"])
+    async def pasted(self, claude: ClaudePane) -> str:
+        """The first prompt of the session."""
+        return str((await claude.until("submitted", seconds=20))["text"])
 
     async def call(self, claude: ClaudePane, name: str, **arguments: object) -> tuple[str, bool]:
         """The session calls one of its tools, by the program that Claude Code starts for it."""

@@ -185,14 +185,15 @@ async def test_the_last_use_of_a_token_is_noted_without_a_write(desk: OpenDesk) 
 
 
 async def test_hints_reach_other_servers_only_while_there_are_some(
-    db: SpiedDatabase, cluster: Cluster
+    alone: SpiedDatabase, own_database: OwnDatabase
 ) -> None:
     """Alone, a server sends no notification; beside another it does."""
-    async with running_server(db, cluster.app_url) as first:
+    db, app_url = alone, own_database.app_url
+    async with running_server(db, app_url) as first:
         hint = Hint(kind=HintKind.DRAFT_CLAIMABLE, owner_id=1, id=7)
         first.node.publish([hint])
         assert first.node.outgoings.take() == []
-        async with running_server(db, cluster.app_url) as second:
+        async with running_server(db, app_url) as second:
             await second.node.heartbeat.beat()
             await first.node.heartbeat.beat()
             assert not first.node.heartbeat.alone

@@ -65,7 +65,7 @@ async def test_a_tool_that_breaks_is_one_report_and_tells_nothing(
 ) -> None:
     """The agent is told that something broke; the words of the crash stand in the report alone."""
 
-    async def broken(_tx: Transaction, _agent: object, *, plugins: bool) -> Mapping[str, object]:
+    async def broken(_tx: Transaction, _agent: object, **_on: bool) -> Mapping[str, object]:
         raise AssertionError("select secret from inside")
 
     async with desk() as at:

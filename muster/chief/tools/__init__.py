@@ -52,7 +52,7 @@ async def offered(
     """The tools that `agent` may call now; plugins and routing are on or off for the server."""
     if not plugins or not await operations.is_chief(tx, agent):
         return FOR_ALL
-    return TOOLS if routing else (*CHIEFS_OWN, *FOR_ALL)
+    return tuple(tool for tool in TOOLS if routing or tool not in ROUTING)
 
 
 STANDING_INSTRUCTIONS = """\
