@@ -86,14 +86,22 @@ async def find_owed(tx: Transaction, limit: int) -> list[DueRoute]:
     return await tx.all(FIND_OWED, DueRoute, limit=limit)
 
 
+@attrs.frozen(kw_only=True)
+class FindOwners:
+    """The next owners by their ids: a long queue of some keeps no other from being looked at."""
+
+    after: int
+    limit: int
+
+
+# By sends_routed_idx, which holds what waits alone.
 FIND_WAITING_OWNERS = Query("""
-    select distinct owner_id from (
-        select owner_id from sends where state = 'queued' and route_id is not null
-        order by created_at limit %(limit)s
-    ) waiting
+    select distinct owner_id from sends
+    where state = 'queued' and route_id is not null and owner_id > %(after)s
+    order by owner_id limit %(limit)s
 """)
 
 
-async def find_waiting_owners(tx: Transaction, limit: int) -> list[DueOwner]:
+async def find_waiting_owners(tx: Transaction, command: FindOwners) -> list[DueOwner]:
     """Owners in whose queues routed texts wait."""
-    return await tx.all(FIND_WAITING_OWNERS, DueOwner, limit=limit)
+    return await tx.all(FIND_WAITING_OWNERS, DueOwner, after=command.after, limit=command.limit)
