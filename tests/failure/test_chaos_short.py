@@ -34,7 +34,7 @@ async def test_the_same_ledgers_find_what_a_plain_queue_does_twice() -> None:
     """Against a queue that hands out at least once, replies that were sent twice are seen."""
     form = choose_form(kills=4, messages=60, seed=SEED, minutes=None)
     # Clients that die often: few of their deaths fall between a reply and its result.
-    form = attrs.evolve(form, deadly=0.03)
+    form = attrs.evolve(form, deadly=0.08)
     outcome = await run_against_queue(form, lambda _line: None)
     verdict = outcome.verdict
     again = [sentence for sentence in verdict.sent_twice if sentence.startswith("draft")]
