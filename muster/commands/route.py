@@ -59,8 +59,8 @@ def reply(
     """Answer the message of ROUTE, an id, from a session that has no muster MCP server.
 
     The answer is the reply itself, as its sender will read it, without the end of its last line. It
-    waits for its owner's approval,
-    unless the server's allowlist has the sender. The same answer again changes nothing.
+    waits for its owner's approval, unless the server's allowlist has the sender. The same answer
+    again changes nothing.
     """
     from muster.commands.over_http import find_api_token, post
 

@@ -54,7 +54,10 @@ async def due_expiries(tx: Transaction, limit: int) -> list[Due]:
 
 @attrs.frozen(kw_only=True)
 class FindClaimable:
-    """Which of these plugins have an approved reply to collect? At most `limit` of them."""
+    """Which of these plugins have an approved reply to collect? At most `limit` of them.
+
+    None that was approved within the last second: its hint is on its way, and wakes one claim.
+    """
 
     plugin_ids: list[int]
     limit: int
@@ -64,6 +67,7 @@ FIND_CLAIMABLE = Query("""
     select d.owner_id, d.plugin_id from drafts d
     where d.plugin_id = any(%(plugin_ids)s)
       and d.state = 'approved' and d.claimed_at is null and d.expires_at > %(now)s
+      and d.approved_at <= %(now)s - interval '1 second'
       and exists (select from plugins p where p.id = d.plugin_id and p.revoked_at is null)
       and exists (select from users u where u.id = d.owner_id and u.disabled_at is null)
     group by d.owner_id, d.plugin_id

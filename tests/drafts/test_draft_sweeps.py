@@ -15,6 +15,7 @@ from tests.support.cluster import SpiedDatabase, add_owner
 from tests.support.reply_desk import ReplyDesk, open_desk
 
 LEASE = timedelta(minutes=2)
+HINTED = timedelta(seconds=1)
 MANY = 10_000
 
 
@@ -31,14 +32,16 @@ async def due(desk: ReplyDesk, *, expiries: bool = False) -> list[int]:
     return [each.draft_id for each in found if each.owner_id == desk.owner.owner_id]
 
 
-async def claimable(desk: ReplyDesk) -> list[int]:
-    """The plugins of this owner's for which a reply waits."""
+async def claimable(desk: ReplyDesk, *, after: timedelta = HINTED) -> list[int]:
+    """The plugins of this owner's for which a reply waits, that long from now."""
     ids = [
         plugin.id
         for plugin in await desk.db.run(desk.owner, list_plugins, ListPlugins(revoked_too=True))
     ]
     command = drafts.FindClaimable(plugin_ids=ids, limit=MANY)
+    desk.db.clock_offset += after
     found = await desk.db.run(System(), drafts.find_claimable, command)
+    desk.db.clock_offset -= after
     assert {each.owner_id for each in found} <= {desk.owner.owner_id}
     return [each.plugin_id for each in found]
 
@@ -93,6 +96,7 @@ async def test_claimable(desk: ReplyDesk) -> None:
     assert await claimable(desk) == []
     for _ in range(2):
         await desk.draft(approved=True)
+    assert await claimable(desk, after=timedelta()) == []  # its hint does that
     assert await claimable(desk) == [desk.plugin.plugin_id]
     await desk.claim()
     assert await claimable(desk) == [desk.plugin.plugin_id]

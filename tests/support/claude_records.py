@@ -143,6 +143,9 @@ class Hooks:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "CLAUDE_PROJECT_DIR": self.records.cwd, "CLAUDECODE": "1"},
+                # The program reads the end of a closed terminal a moment before the kernel's
+                # SIGHUP to the foreground group, which would end the hooks that it calls for it.
+                start_new_session=True,
             )
             for command in self._commands(event, told)
         ]

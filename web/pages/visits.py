@@ -135,7 +135,7 @@ def _frame() -> dict[str, object]:
     node: Node = current_app.config[_NODE]
     return {
         "visitor": g.get("visitor"),
-        "live_id": g.get("live_id", ""),
+        "live_id": g.get("live_id"),  # none for a guest, whom it would tell how much goes on
         "waiting": g.get("waiting", 0),
         "has_hosts": g.get("has_hosts", False),
         # How the visitor may confirm that it is they; None while their sign-in is fresh.
@@ -192,12 +192,13 @@ def _registered(
             node: Node = current_app.config[_NODE]
             if (elsewhere := _public_address(node)) is not None:
                 return redirect(elsewhere, 307 if request.method == "GET" else 303)
-            g.live_id = node.live.newest_id  # before the page looks at anything
+            newest_id = node.live.newest_id  # before the page looks at anything
             try:
                 if request.method == "POST":
                     refuse_foreign(request.headers, node.config.public_url)
                 guest = await _guest(node)
                 if guest.visitor is not None:
+                    g.live_id = newest_id
                     await _look_at_frame(node, guest.visitor)
                 if not needs_visitor:
                     return await view(guest, **params)

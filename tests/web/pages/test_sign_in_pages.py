@@ -92,6 +92,17 @@ async def test_nothing_tells_who_has_an_account(
         assert "open no account here" in pages.pop()
 
 
+async def test_a_guest_is_not_told_how_much_goes_on(
+    db: SpiedDatabase, cluster: Cluster, ada: Person
+) -> None:
+    """The id of the newest event counts them all, so it stands only on a page of somebody's."""
+    async with running_server(db, cluster.app_url) as server:
+        assert "data-live-id" not in (await send(server, ada.name, "wrong-password")).text
+        visiting = await sign_in(server, ada.owner)
+        async with visiting.client:
+            assert 'data-live-id="' in (await visiting.client.get("/settings")).text
+
+
 async def test_attempts_end(db: SpiedDatabase, cluster: Cluster, ada: Person) -> None:
     """After too many failures even the right password waits, for as long as it is told."""
     async with running_server(db, cluster.app_url) as server:
