@@ -22,11 +22,12 @@ from muster.mirror.frames import PasteDone
 from muster.mirror.gateway import Link, PasteOrder, Shown
 from muster.mirror.operations import pasting
 from muster.mirror.rules import PaneState
-from muster.mirror.send_rules import Send
+from muster.mirror.send_rules import OFFERED_FOR, Send
 from muster.pg.database import Database, Transaction
 from muster.principals import Muster
 
 PROOF_SECONDS = 20.0
+ANSWER_SECONDS = OFFERED_FOR.total_seconds()  # then a host that is silent is waited for no longer
 AWAY_SECONDS = 1.0  # until a database that was away is asked again
 BUSY_SECONDS = 1.0  # until a host that turned a paste away is offered it again; then twice as long
 BUSY_SECONDS_MAX = 30.0
@@ -143,7 +144,8 @@ class SessionActor(Actor):
         done: PasteDone | None = None
         never = link.closed  # then nothing of the order is written
         try:
-            done = None if never else await link.paste(order)
+            with trio.move_on_after(ANSWER_SECONDS):
+                done = None if never else await link.paste(order)
         except OSError:
             pass  # how much of the order was written is unknown
         finally:

@@ -9,6 +9,7 @@ from actors import Event
 from muster.accounts.operations.sessions import sign_out_everywhere
 from muster.attention import operations as attention
 from muster.chief.operations.asks import AnswerAsk, answer_ask
+from muster.mirror import session_actor
 from muster.mirror.operations import queue
 from muster.mirror.operations.hosts import retire_host
 from muster.mirror.rules import RetireHost
@@ -230,6 +231,28 @@ async def test_a_paste_without_a_proof_is_asked_about(desk: Desk) -> None:
         await proves(host, paste)
         assert await desk.state(send) is SendState.PASTED
         assert (await host.hear("paste"))["text"] == "two"
+
+
+@pytest.mark.parametrize("comes", [True, False])
+async def test_a_host_that_stays_and_is_silent(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    """Its text is unconfirmed after a while; the queue goes on, on the same connection."""
+    monkeypatch.setattr(session_actor, "ANSWER_SECONDS", 0.3)
+    async with await desk.host() as host:
+        await host.hello()
+        await host.show(desk.session)
+        send = await desk.put("one")
+        await desk.put("two")
+        paste = await host.hear("paste")
+        await desk.reaches(send, SendState.UNCONFIRMED)
+        if comes:
+            await proves(host, paste)
+        else:
+            answer = AnswerAsk(ask_id=(await desk.ask()).id, text=NOT_ARRIVED)
+            await desk.server.node.db.run(desk.owner, answer_ask, answer)
+        assert (await host.hear("paste"))["text"] == "two"
+        assert await desk.state(send) is (SendState.PASTED if comes else SendState.LOST)
 
 
 async def test_two_hosts_show_one_session(desk: Desk) -> None:
