@@ -10,16 +10,16 @@ import functools
 
 import trio
 
-from actors import ActorCrashed, ActorStopped, NameTaken
-from muster.errors import Unauthorized, Unavailable
-from muster.mirror.actor import Farewell, HostActor
+from muster.connections.rules import BadFrame
+from muster.errors import Unavailable
+from muster.mirror.actor import HostActor
 from muster.mirror.gateway import Link, read_hello
-from muster.mirror.rules import BadFrame
 from muster.node.node import Node
 from muster.principals import MirrorHost
 from web.asgi import Receive, Scope, Send
 from web.auth import prove_host
-from web.sockets import Beating, CloseCode, Socket, SocketClosed
+from web.holding import COME_AGAIN, FAREWELLS, Closing, hold
+from web.sockets import Beating, CloseCode, Socket
 
 HELLO_SECONDS = 10.0
 # Half as often as an agent's: 2,000 hosts that are still would take 7% of a core. A host that is
@@ -27,46 +27,19 @@ HELLO_SECONDS = 10.0
 HEARTBEAT_SECONDS = 30.0
 SILENCE_SECONDS = 45.0
 
-_FAREWELLS = {
-    Farewell.SHUTDOWN: (CloseCode.SHUTDOWN, "the server stops"),
-    Farewell.SUPERSEDED: (CloseCode.SUPERSEDED, "a newer connection took over"),
-    Farewell.UNAUTHORIZED: (CloseCode.BAD_TOKEN, "the token is no longer good"),
-}
-_COME_AGAIN = (CloseCode.CRASHED, "something broke or is away; come again")
-
 
 async def mirror_socket(node: Node, scope: Scope, receive: Receive, send: Send) -> None:
     """Serve one host's connection until either side ends it."""
-    socket = Socket(receive, send)
-    try:
-        await socket.accept()
-        code, reason = await _serve(node, socket, scope)
-        await socket.close(code, reason)
-    except SocketClosed:
-        return
-
-
-async def _serve(node: Node, socket: Socket, scope: Scope) -> tuple[int, str]:
-    """Serve until the end, and say how to close."""
     prove = functools.partial(prove_host, node, scope["headers"])
-    if node.draining:
-        return _FAREWELLS[Farewell.SHUTDOWN]
-    try:
-        host = await prove()
-        link = await _greeted(socket, host)
-        ended: tuple[int, str] | None = None
+
+    async def serve(socket: Socket) -> Closing:
+        link = await _greeted(socket, await prove())
+        ended: Closing | None = None
         async with node.owners.hosting(link, prove=prove) as actor:
             ended = await _talk(node, link, actor)
-    except BadFrame as bad:
-        return CloseCode.BAD_FRAME, str(bad)
-    except Unauthorized:
-        return _FAREWELLS[Farewell.UNAUTHORIZED]
-    except (Unavailable, ActorCrashed, NameTaken):
-        # Already reported where it happened; NameTaken is a third connection in the same moment.
-        return _COME_AGAIN
-    except ActorStopped:
-        return _FAREWELLS[Farewell.SHUTDOWN]
-    return ended or _FAREWELLS[actor.farewell]
+        return ended or FAREWELLS[actor.farewell]
+
+    await hold(node, Socket(receive, send), serve)
 
 
 async def _greeted(socket: Socket, host: MirrorHost) -> Link:
@@ -80,7 +53,7 @@ async def _greeted(socket: Socket, host: MirrorHost) -> Link:
     raise BadFrame("the first frame is hello, and comes at once")
 
 
-async def _talk(node: Node, link: Link, actor: HostActor) -> tuple[int, str] | None:
+async def _talk(node: Node, link: Link, actor: HostActor) -> Closing | None:
     """Talk until the peer is gone; how to close, where the actor does not say it."""
     await link.send(
         {
@@ -97,7 +70,7 @@ async def _talk(node: Node, link: Link, actor: HostActor) -> tuple[int, str] | N
     except BadFrame as bad:
         return CloseCode.BAD_FRAME, str(bad)
     except Unavailable:
-        return _COME_AGAIN
+        return COME_AGAIN
     except OSError:
         pass  # the peer is gone, or the actor ended the connection
     return None

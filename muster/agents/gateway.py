@@ -39,6 +39,7 @@ from typing import Protocol
 import attrs
 import trio
 
+from muster.connections.rules import BadFrame
 from muster.failure import Cause, Failure, bound_error
 from muster.principals import Agent
 from muster.token_use import TokenUse, read_token_use
@@ -56,10 +57,6 @@ class Peer(Protocol):
 
     async def send_frame(self, frame: Frame) -> None:
         """Write one frame within the floor's deadline, or raise an OSError."""
-
-
-class BadFrame(Exception):
-    """The agent sent a frame of a known type that is not of its shape; the socket closes 4400."""
 
 
 class Ended(enum.Enum):

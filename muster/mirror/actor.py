@@ -1,24 +1,20 @@
 """The actor of one connected host; it lives in the task of the host's socket.
 
-started() takes the next epoch, and settles in the same transaction what older sockets of the host
-had in hand: offered pastes become unconfirmed. The older socket is closed as superseded: on this
-node by being replaced, on another by the hint that the new epoch sends there.
+With the next epoch it settles, in the same transaction, what older sockets of the host had in hand:
+offered pastes become unconfirmed.
 
 What the host says is written down in the order in which it comes, each frame in a transaction of
 its own, and acknowledged then. A database that is away ends the connection: the host says it all
 again.
 """
 
-import enum
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Protocol
 
-import attrs
 import trio
 
-from actors import Actor
-from muster.errors import Unauthorized, Unavailable
+from muster.connections.actor import ConnectionActor, Prove
 from muster.mirror.frames import (
     Focus,
     HostFrame,
@@ -46,11 +42,6 @@ from muster.mirror.rules import (
 )
 from muster.mirror.send_rules import Late, Recover
 from muster.pg.database import Database, Transaction
-from muster.principals import Muster
-
-DOUBT_SECONDS = 1.0  # until a database that was away is asked again
-
-Prove = Callable[[], Awaitable[object]]  # raises Unauthorized once the credential is no good
 
 
 class Look(Protocol):
@@ -61,19 +52,6 @@ class Look(Protocol):
 
     def __call__(self, owner_id: int, mirrored_id: int, *, start: bool) -> None:
         """Never waits."""
-
-
-class Farewell(enum.Enum):
-    """Why muster ends a host's connection."""
-
-    SHUTDOWN = "shutdown"
-    SUPERSEDED = "superseded"
-    UNAUTHORIZED = "unauthorized"
-
-
-@attrs.frozen(kw_only=True)
-class Doubt:
-    """The host, its credential or its account changed: prove again that the connection holds."""
 
 
 async def _accept(tx: Transaction, command: AcceptHost) -> int:
@@ -89,24 +67,20 @@ async def _release(tx: Transaction, command: ReleaseHost) -> None:
         await unconfirmed.recover(tx, Recover(host_id=command.host_id, epoch=command.epoch + 1))
 
 
-class HostActor(Actor):
+class HostActor(ConnectionActor):
     """Keeps `link` listed among the node's while its connection is the host's current one."""
 
     def __init__(
         self, link: Link, *, db: Database, links: Links, node: str, prove: Prove, look: Look
     ) -> None:
-        super().__init__()
-        self.farewell = Farewell.SHUTDOWN
+        super().__init__(link, owner_id=link.host.owner_id, db=db, prove=prove)
         self._link = link
-        self._db = db
         self._links = links
         self._node = node
-        self._prove = prove
         self._look = look
-        self._principal = Muster(owner_id=link.host.owner_id)
 
-    async def started(self) -> None:
-        """Take the next epoch and be found by whoever pastes."""
+    async def accept(self) -> int:
+        """Take the next epoch, and settle what older sockets had in hand."""
         hello = self._link.hello
         accept = AcceptHost(
             host_id=self._link.host.host_id,
@@ -115,45 +89,26 @@ class HostActor(Actor):
             interactive=hello.interactive,
             resume_spawn=hello.resume_spawn,
         )
-        self._link.epoch = await self._db.run(self._principal, _accept, accept)
+        return await self.db.run(self.principal, _accept, accept)
+
+    async def find_epoch(self) -> int | None:
+        """The host's newest epoch; None once there is no such host."""
+        return await self.db.run(self.principal, find_host_epoch, self._link.host.host_id)
+
+    async def release(self) -> None:
+        """Say in the host's row that it is gone, unless a newer connection is there."""
+        release = ReleaseHost(host_id=self._link.host.host_id, epoch=self._link.epoch)
+        await self.db.run(self.principal, _release, release)
+
+    def enter(self) -> None:
+        """Be found by whoever pastes."""
         self._links.enter(self._link)
 
-    async def handle(self, message: object) -> None:
-        """End the connection once it no longer holds; a database that is away proves nothing."""
-        assert isinstance(message, Doubt), message
-        try:
-            await self._prove()
-            epoch = await self._db.run(self._principal, find_host_epoch, self._link.host.host_id)
-        except Unauthorized:
-            self._end(Farewell.UNAUTHORIZED)
-            return
-        except Unavailable as away:
-            self.log.note(f"the connection is still in doubt: {away.sentence}")
-            self.timers.after(DOUBT_SECONDS, message, key="doubt")
-            return
-        if epoch is None:
-            self._end(Farewell.UNAUTHORIZED)
-        elif epoch != self._link.epoch:
-            self._end(Farewell.SUPERSEDED)
-
-    async def stopping(self) -> None:
-        """Show nothing any more; say so in the host's row, unless a newer connection is there."""
-        self._link.close()
+    def leave(self) -> None:
+        """Show nothing any more."""
         self._links.leave(self._link)
         # Whoever works on a queue of its sessions finds another host that shows it, or leaves.
         self._tell(shown.mirrored_id for shown in self._link.sessions.values())
-        if self._link.superseded:
-            self.farewell = Farewell.SUPERSEDED
-        release = ReleaseHost(host_id=self._link.host.host_id, epoch=self._link.epoch)
-        try:
-            await self._db.run(self._principal, _release, release)
-        except Unavailable:
-            return  # The row goes on naming this connection until the next one is accepted.
-
-    def _end(self, farewell: Farewell) -> None:
-        self.farewell = farewell
-        self._link.close()
-        self.finish()
 
     async def read(self) -> None:
         """Take the host's frames until the peer is gone, which raises an OSError.
@@ -192,11 +147,11 @@ class HostActor(Actor):
         command = StoreWindows(
             host_id=link.host.host_id, epoch=link.epoch, windows=_windows_of(frame)
         )
-        ids = await self._db.run(self._principal, store_windows, command) or {}
+        ids = await self.db.run(self.principal, store_windows, command) or {}
         new = [mirrored_id for name, mirrored_id in ids.items() if name not in before]
         link.know(ids)
         # A queue that nobody works on is looked for once, when its session appears.
-        waiting = await self._db.run(self._principal, sends.find_waiting, new) if new else []
+        waiting = await self.db.run(self.principal, sends.find_waiting, new) if new else []
         for mirrored_id in waiting:
             self._look(link.host.owner_id, mirrored_id, start=True)
         gone = [shown for name, shown in before.items() if name not in link.sessions]
@@ -221,7 +176,7 @@ class HostActor(Actor):
             cwd=frame.cwd,
             at=frame.at,
         )
-        await self._db.run(self._principal, note_focus, command)
+        await self.db.run(self.principal, note_focus, command)
 
     async def _resumed(self, frame: ResumeDone) -> None:
         host_id = self._link.host.host_id
@@ -231,14 +186,14 @@ class HostActor(Actor):
             else Denied(host_id=host_id, why=frame.detail)
         )
         command = NoteAnswer(resume_id=frame.resume_id, answer=answer)
-        await self._db.run(self._principal, note_answer, command)
+        await self.db.run(self.principal, note_answer, command)
 
     async def _late(self, frame: PasteDone) -> bool:
         """A paste of an older connection, told from the host's journal."""
         command = Late(
             host_id=self._link.host.host_id, send_id=frame.send_id, proven=frame.outcome == "pasted"
         )
-        await self._db.run(self._principal, unconfirmed.settle_late, command)
+        await self.db.run(self.principal, unconfirmed.settle_late, command)
         return True
 
 

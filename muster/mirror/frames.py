@@ -26,7 +26,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from muster.mirror.rules import BadFrame
+from muster.connections.rules import BadFrame
 
 WINDOWS_MAX = 500
 PANES_MAX = 20

@@ -16,8 +16,9 @@ from typing import Protocol
 import attrs
 import trio
 
+from muster.connections.rules import BadFrame
 from muster.mirror.frames import Hello, PasteDone, Screen, Windows, read_frame
-from muster.mirror.rules import BadFrame, PaneState
+from muster.mirror.rules import PaneState
 from muster.principals import MirrorHost
 
 WATCH_SECONDS = 10  # a screen is told for so long after each look

@@ -28,10 +28,6 @@ FOCUS_CHARACTERS_MAX = 120
 SUBJECT_PREFIX = "mirror:"
 
 
-class BadFrame(Exception):
-    """The host sent a frame of a known type that is not of its shape; the socket closes 4400."""
-
-
 class PaneState(enum.Enum):
     """What the session in a pane does; `waiting` is a question to its person, never idle."""
 

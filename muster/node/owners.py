@@ -24,11 +24,11 @@ from actors import (
     Tree,
     Undelivered,
 )
-from muster.agents.actor import AgentActor, Doubt, Prove
+from muster.agents.actor import AgentActor
 from muster.agents.gateway import Gateway, Gateways
 from muster.chief.actor import ChiefActor, Words
 from muster.chief.deliveries import DeliverySettings
-from muster.mirror.actor import Doubt as DoubtHost
+from muster.connections.actor import Doubt, Prove
 from muster.mirror.actor import HostActor
 from muster.mirror.gateway import Link, Links
 from muster.mirror.session_actor import Look, SessionActor, SessionSettings
@@ -132,7 +132,7 @@ class Owners:
         for link in self.links.of_owner(owner_id):
             if host_id is None or link.host.host_id == host_id:
                 address = self._owner_handle(owner_id).address(_host_name(link))
-                _tell(address, DoubtHost())
+                _tell(address, Doubt())
 
     def look_at_session(self, owner_id: int, mirrored_id: int, *, start: bool) -> None:
         """Let a session's actor look at its queue; one that is shown here gets one if `start`."""

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from muster.agents.gateway import (
     CANCEL_GRACE_SECONDS,
     NOT_HANDED_OVER,
-    BadFrame,
     Ended,
     Gateway,
     Gateways,
@@ -19,6 +18,7 @@ from muster.agents.gateway import (
     TurnEnd,
     unproven,
 )
+from muster.connections.rules import BadFrame
 from muster.failure import Cause, Failure
 from muster.principals import Agent
 from muster.token_use import TokenUse, read_token_use

@@ -4,9 +4,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from muster.agents import actor
 from muster.agents.operations import retire_agent
 from muster.agents.rules import RetireAgent
+from muster.connections import actor
 from muster.messages.rules import State
 from muster.pg import pool
 from tests.support.desk import OpenDesk

@@ -136,8 +136,9 @@ async def make_counter(db: Database, owner: Owner, port: int) -> Counter:
 async def here(
     db: SpiedDatabase, owner: Owner, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Server, Counter]]:
-    """A server in this process; no sweep stands in for a wake that got lost."""
-    monkeypatch.setattr(tree, "CLAIMABLE_SECONDS", 1000.0)
+    """A server in this process; no sweep stands in for a wake that got lost, or has a connection."""
+    for name in ("LEASE", "EXPIRY", "UNROUTED", "CLAIMABLE", "LAST_SEEN", "HEARTBEAT", "SENDS"):
+        monkeypatch.setattr(tree, f"{name}_SECONDS", 1000.0)
     async with running_server(db, cluster.app_url) as server:
         yield server, await make_counter(db, owner, server.port)
 
@@ -212,6 +213,7 @@ async def test_a_claim_that_is_left_before_it_is_served(
     pool = server.node.db.pool
     draft_id = await counter.pending(await counter.message())
     await counter.approve(server.node.db, draft_id)
+    await settled(server)
     async with AsyncExitStack() as held:
         for _ in range(pool.size):
             await held.enter_async_context(pool.permit())

@@ -26,7 +26,7 @@ GROUND = frozenset(
 # Lowest first; rooms of one line are neighbours and do not know each other.
 FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"pg"}),
-    frozenset({"accounts", "credentials"}),
+    frozenset({"accounts", "connections", "credentials"}),
     frozenset({"plugins"}),
     frozenset({"messages"}),
     frozenset({"drafts"}),

@@ -20,7 +20,7 @@ _DAWDLE_SECONDS_MAX = 2.0
 async def until(predicate: Callable[[], Awaitable[T]], seconds: float = ...) -> T: ...
 @overload
 async def until(predicate: Callable[[], T], seconds: float = ...) -> T: ...
-async def until(predicate: Callable[[], Any], seconds: float = 5.0) -> Any:
+async def until(predicate: Callable[[], Any], seconds: float = 15.0) -> Any:
     """Ask `predicate` (plain or async) until it says something true, and return that.
 
     Raises AssertionError after `seconds`, with the last answer. What the predicate raises is
@@ -37,7 +37,7 @@ async def until(predicate: Callable[[], Any], seconds: float = 5.0) -> Any:
         await trio.sleep(_INTERVAL_SECONDS)
 
 
-def until_blocking(predicate: Callable[[], T], seconds: float = 5.0) -> T:
+def until_blocking(predicate: Callable[[], T], seconds: float = 15.0) -> T:
     """Do as `until` does, in a test or thread without Trio."""
     deadline = time.monotonic() + seconds
     while True:

@@ -1,0 +1,1 @@
+"""Connected clients, whatever they are: agents and mirror hosts."""
