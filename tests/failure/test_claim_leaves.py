@@ -136,7 +136,7 @@ async def make_counter(db: Database, owner: Owner, port: int) -> Counter:
 async def here(
     db: SpiedDatabase, owner: Owner, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[Server, Counter]]:
-    """A server in this process; no sweep stands in for a wake that got lost, or has a connection."""
+    """A server in this process; no sweep stands in for a lost wake, or holds a connection."""
     for name in ("LEASE", "EXPIRY", "UNROUTED", "CLAIMABLE", "LAST_SEEN", "HEARTBEAT", "SENDS"):
         monkeypatch.setattr(tree, f"{name}_SECONDS", 1000.0)
     async with running_server(db, cluster.app_url) as server:
