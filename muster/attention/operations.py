@@ -173,7 +173,7 @@ async def list_asks(tx: Transaction, command: ListAsks) -> list[AskView]:
 
 async def get_ask(tx: Transaction, ask_id: int) -> AskView:
     """The owner's ask as it stands; raises NotFound for none and for somebody else's."""
-    view = await store.find(tx, ask_id)
+    view = await store.find(tx, ask_id) if is_row_id(ask_id) else None
     if view is None:
         raise _no_ask(ask_id)
     return view

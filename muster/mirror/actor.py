@@ -131,7 +131,7 @@ class HostActor(ConnectionActor):
             case Focus():
                 await self._focus(frame)
             case Screen():
-                self._link.screens[frame.pane] = frame
+                self._link.keep_screen(frame)
             case PasteDone():
                 return not self._link.paste_done(frame) and await self._late(frame)
             case ResumeDone():

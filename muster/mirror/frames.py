@@ -20,8 +20,8 @@ again on its next connection. Times of the host are by its own clock, and `now` 
 how long ago something was counts, so that clocks may differ.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -32,15 +32,21 @@ WINDOWS_MAX = 500
 PANES_MAX = 20
 SCREEN_BYTES_MAX = 64 * 1024
 
+# What a database and a page can keep: no NUL, and times of this age, in whatever zone.
+_PLAIN = r"^[^\x00]*\Z"
+TIMES_FROM = datetime(1970, 1, 1, tzinfo=UTC)  # where a clock that lost its battery begins
+TIMES_UNTIL = datetime(3000, 1, 1, tzinfo=UTC)
+
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
 Seq = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Id = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
-TmuxName = Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
+TmuxName = Annotated[str, msgspec.Meta(min_length=1, max_length=40, pattern=_PLAIN)]
 ClaudeSession = Annotated[
     str, msgspec.Meta(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 ]
-Folder = Annotated[str, msgspec.Meta(pattern=r"^/", max_length=1024)]
-Detail = Annotated[str, msgspec.Meta(max_length=500)]
+Folder = Annotated[str, msgspec.Meta(pattern=r"^/[^\x00]*\Z", max_length=1024)]
+Detail = Annotated[str, msgspec.Meta(max_length=500, pattern=_PLAIN)]
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=80, pattern=_PLAIN)]
 State = Literal["working", "waiting", "idle", "unknown"]
 
 
@@ -48,7 +54,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True):
     """Who the host is and what it offers."""
 
     seq: Seq
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=80)]
+    host: Label
     interactive: bool
     resume_spawn: bool
     now: Time
@@ -63,16 +69,16 @@ class PaneSeen(msgspec.Struct, frozen=True, kw_only=True):
     claude_session: ClaudeSession | None = None
     idle_since: Time | None = None
     cwd: Folder | None = None
-    repo: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
+    repo: Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=_PLAIN)] | None = None
 
 
 class WindowSeen(msgspec.Struct, frozen=True, kw_only=True):
     """A window with its panes."""
 
     window: TmuxName
-    title: Annotated[str, msgspec.Meta(max_length=200)]
+    title: Annotated[str, msgspec.Meta(max_length=200, pattern=_PLAIN)]
     panes: Annotated[list[PaneSeen], msgspec.Meta(max_length=PANES_MAX)]
-    label: Annotated[str, msgspec.Meta(min_length=1, max_length=80)] | None = None
+    label: Label | None = None
 
 
 class Windows(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +94,7 @@ class Focus(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: Seq
     claude_session: ClaudeSession
-    title: Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
+    title: Annotated[str, msgspec.Meta(min_length=1, max_length=120, pattern=_PLAIN)]
     source: Literal["summary", "prompt"]
     at: Time
     cwd: Folder | None = None
@@ -148,7 +154,19 @@ def read_frame(frame: Mapping[str, object]) -> HostFrame | None:
         raise BadFrame(f"screen: text has at most {SCREEN_BYTES_MAX} bytes")
     if isinstance(read, Windows):
         _check(read)
+    if not all(TIMES_FROM <= each < TIMES_UNTIL for each in _times(read)):
+        raise BadFrame(f"{kind}: a time is before 1970 or after 2999")
     return read
+
+
+def _times(frame: HostFrame) -> Iterator[datetime]:
+    match frame:
+        case Hello(now=at) | Focus(at=at) | Screen(at=at):
+            yield at
+        case Windows():
+            yield frame.now
+            for window in frame.windows:
+                yield from (pane.idle_since for pane in window.panes if pane.idle_since is not None)
 
 
 def _check(frame: Windows) -> None:

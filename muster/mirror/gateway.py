@@ -22,6 +22,7 @@ from muster.mirror.rules import PaneState
 from muster.principals import MirrorHost
 
 WATCH_SECONDS = 10  # a screen is told for so long after each look
+SCREENS_MAX = 20  # of one host; the one that was asked for longest ago makes room
 
 Frame = Mapping[str, object]
 
@@ -90,7 +91,7 @@ class Link:
         self.listed = False  # it told its windows
         self.sessions: dict[str, Shown] = {}  # the active pane's, where several show one
         self.panes: dict[str, Shown] = {}
-        self.screens: dict[str, Screen] = {}
+        self.screens: dict[str, Screen | None] = {}  # that were asked for; None until told
         self._peer = peer
         self._over = trio.Event()
         self._pastes: dict[int, _Answer] = {}
@@ -150,7 +151,15 @@ class Link:
 
     async def watch(self, pane: str, seconds: int) -> None:
         """Have a pane's screen told at each change, for so long. Raises an OSError."""
+        self.screens[pane] = self.screens.pop(pane, None)
+        while len(self.screens) > SCREENS_MAX:
+            del self.screens[next(iter(self.screens))]
         await self.send({"type": "watch", "pane": pane, "seconds": seconds})
+
+    def keep_screen(self, screen: Screen) -> None:
+        """Keep what a pane shows; nothing of a pane that nobody asked for."""
+        if screen.pane in self.screens:
+            self.screens[screen.pane] = screen
 
     async def acknowledge(self, seq: int) -> None:
         """What that frame said is written down; the host need not say it again."""

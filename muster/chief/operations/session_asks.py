@@ -19,6 +19,7 @@ from muster.chief.operations.routing.block import fenced_message
 from muster.chief.turns import By, said
 from muster.chief.words import DEFAULT_TITLE
 from muster.errors import Invalid, NotFound, Refused
+from muster.ids import is_row_id
 from muster.messages import operations as messages
 from muster.names import count_bytes
 from muster.outcomes import Hint, HintKind
@@ -165,6 +166,5 @@ class FindAsks:
 
 async def find_asks(tx: Transaction, command: FindAsks) -> list[SessionAsk]:
     """The session's own questions as they stand; another session's are none."""
-    return await tx.all(
-        FIND_ASKS, SessionAsk, mirrored_id=command.mirrored_id, ids=list(command.ids)
-    )
+    ids = [each for each in command.ids if is_row_id(each)]
+    return await tx.all(FIND_ASKS, SessionAsk, mirrored_id=command.mirrored_id, ids=ids)

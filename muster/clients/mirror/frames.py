@@ -13,7 +13,7 @@ import msgspec
 from muster.clients.frames import Unknown, read_frame
 from muster.clients.mirror.model import Focus, Resumed
 from muster.clients.mirror.paste import Done
-from muster.clients.mirror.windows import Listing
+from muster.clients.mirror.windows import Listing, told_folder
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
@@ -123,7 +123,7 @@ def focus(told: Focus) -> Said:
         "claude_session": told.claude_session,
         "title": told.title,
         "source": told.source.value,
-        "cwd": told.cwd,
+        "cwd": told_folder(told.cwd),
         "at": told.at,
     }
     return Said(type="focus", members=members)

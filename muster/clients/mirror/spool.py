@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from muster.clients.mirror.hook_rules import Doing, Question
+from muster.clients.mirror.hook_rules import IDLE, UNKNOWN, WORKING, Doing, Question
 
 SESSIONS: Final = "sessions"
 LOCK: Final = "lock"
@@ -28,10 +28,13 @@ WAKE: Final = "wake-"
 SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PANE: Final = re.compile(r"%[0-9]{1,9}")
 FILE_BYTES_MAX: Final = 64 << 10
+_TURNS: Final = (WORKING, IDLE, UNKNOWN)
 PROMPTS_MAX: Final = 16
 """How many of the newest prompts of a session are known by their digest."""
 
 FORMAT: Final = 1
+_SECONDS_MAX: Final = 32_503_680_000
+"""The year 3000, from which on no clock is believed, and muster takes no time."""
 
 
 class Prompt(NamedTuple):
@@ -89,6 +92,8 @@ def decode(content: bytes, session: str) -> Kept | None:
         turn, questions, before, ended = doing
         if version != FORMAT or named != session or not PANE.fullmatch(pane):
             return None
+        if turn not in _TURNS or not is_moment(since) or not is_moment(at):
+            return None
         return Kept(
             session=session,
             tmux_pid=int(tmux_pid),
@@ -100,15 +105,22 @@ def decode(content: bytes, session: str) -> Kept | None:
             doing=Doing(
                 turn=str(turn),
                 questions=tuple(Question(str(agent), str(key)) for agent, key in questions),
-                before_compaction=str(before),
+                before_compaction=before if before in _TURNS else "",
                 ended=ended is True,
             ),
             since=float(since),
             at=float(at),
-            prompts=tuple(Prompt(str(digest), float(taken)) for digest, taken in prompts),
+            prompts=tuple(
+                Prompt(str(digest), float(taken)) for digest, taken in prompts if is_moment(taken)
+            ),
         )
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
+
+
+def is_moment(seconds: float) -> bool:
+    """Whether it is a time that a calendar has: from 1970 until the year 3000."""
+    return 0 <= seconds < _SECONDS_MAX
 
 
 def read_session(spool: str, session: str) -> Kept | None:

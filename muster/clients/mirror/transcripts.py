@@ -29,7 +29,7 @@ import attrs
 import unicodedata2
 
 from muster.clients.mirror.model import FocusSource
-from muster.clients.mirror.spool import SESSION_ID, as_members, digest_of
+from muster.clients.mirror.spool import SESSION_ID, as_members, digest_of, is_moment
 
 TITLE_CHARACTERS_MAX: Final = 120
 CHUNK_BYTES: Final = 1 << 20
@@ -307,7 +307,9 @@ def _moment(record: dict[str, Any]) -> datetime | None:
         at = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:
         return None
-    return at.astimezone(UTC) if at is not None and at.tzinfo is not None else None
+    if at is None or at.tzinfo is None or not is_moment(at.timestamp()):
+        return None
+    return at.astimezone(UTC)
 
 
 def _members(line: bytes) -> dict[str, Any]:

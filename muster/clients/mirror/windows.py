@@ -132,6 +132,16 @@ def _fits(views: tuple[WindowView, ...]) -> bool:
     return len(msgspec.json.encode(views)) <= LIST_BYTES_MAX
 
 
+def told_folder(folder: str | None) -> str | None:
+    """The folder as muster takes it; None for one that is not absolute, too long or no UTF-8."""
+    if folder is None or not folder.startswith("/") or len(folder) > CWD_CHARACTERS_MAX:
+        return None
+    try:
+        return folder if b"\0" not in folder.encode() else None
+    except UnicodeEncodeError:
+        return None
+
+
 def cleaned(text: str, characters_max: int) -> str:
     """The text on one line, without what is not shown, up to the limit."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
@@ -153,8 +163,7 @@ def _view(seen: Seen, stillness: Stillness, repositories: Repositories, now: dat
     state = State.UNKNOWN if session is None else session.state
     if state is State.IDLE and since is None:
         state = State.UNKNOWN
-    folder = (session.cwd if session is not None else None) or seen.pane.folder
-    cwd = folder if folder.startswith("/") and len(folder) <= CWD_CHARACTERS_MAX else None
+    cwd = told_folder((session.cwd if session is not None else None) or seen.pane.folder)
     return PaneView(
         pane=seen.pane.place.pane,
         claude_session=None if session is None else session.claude_session,

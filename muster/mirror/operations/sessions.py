@@ -205,5 +205,7 @@ async def get_session(tx: Transaction, mirrored_id: int) -> SessionView:
 
 async def find_session(tx: Transaction, claude_session: str) -> SessionView | None:
     """The session of that Claude Code id, in whatever state it is; None if no host showed it."""
+    if "\0" in claude_session:
+        return None
     mirrored_id = await tx.scalar(FIND_SESSION, claude_session=claude_session)
     return None if mirrored_id is None else await get_session(tx, mirrored_id)

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from muster.ids import is_row_id
 from muster.outcomes import Changed
 from muster.pg.database import Transaction
 from muster.pg.query import Query
@@ -38,7 +39,7 @@ FIND_OPEN = Query("""
 
 async def find(tx: Transaction, route_id: int) -> Route | None:
     """The owner's route of that id."""
-    return await tx.find(FIND, Route, route_id=route_id)
+    return await tx.find(FIND, Route, route_id=route_id) if is_row_id(route_id) else None
 
 
 async def lock(tx: Transaction, route_id: int) -> Route | None:

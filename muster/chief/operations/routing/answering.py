@@ -12,7 +12,6 @@ from muster.chief import notes
 from muster.chief.operations.routing.ending import close
 from muster.drafts import operations as drafts
 from muster.errors import Invalid, NotFound, Refused, Unavailable
-from muster.ids import is_row_id
 from muster.messages import operations as messages
 from muster.messages.rules import Message
 from muster.mirror.operations.sends import cancel_routed
@@ -74,7 +73,7 @@ async def answer_route(tx: Transaction, command: AnswerRoute) -> Route:
     `not_its_session`, `route_state` naming the state, or `other_answer`.
     """
     sentence = f"There is no route {command.route_id}."
-    known = await routes.find(tx, command.route_id) if is_row_id(command.route_id) else None
+    known = await routes.find(tx, command.route_id)
     if known is None:
         raise NotFound(sentence)
     if command.claude_session not in (None, known.claude_session):
