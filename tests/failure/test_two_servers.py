@@ -10,13 +10,12 @@ import trio
 
 from muster.agents.operations import list_agents
 from muster.agents.rules import ListAgents
+from muster.chief.deliveries import Deliveries
 from muster.chief.turns import By
 from muster.chief.words import Say, say
 from muster.drafts.operations import Approve, approve
 from muster.messages.rules import State
 from muster.node import tree
-from muster.node.fanout import Fanout
-from muster.outcomes import Hint
 from muster.pg.query import Query
 from tests.support.cluster import Cluster, OwnDatabase
 from tests.support.desk import Desk, OpenDesk
@@ -195,21 +194,21 @@ async def test_a_claim_here_retries_with_the_chief_there(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was queued while the chief was busy is retried by a claim on either server."""
-    crossed: set[int] = set()
-    spread = Fanout._spread
+    offered: set[int] = set()
+    deliver = Deliveries.deliver
 
-    def noting(fanout: Fanout, hint: Hint) -> None:
-        spread(fanout, hint)
-        if fanout is pair.b.server.node.fanout:
-            crossed.add(hint.id)
+    def noting(deliveries: Deliveries, message_id: int) -> None:
+        deliver(deliveries, message_id)
+        if deliveries._gateway(deliveries._agent_id) is not None:
+            offered.add(message_id)
 
-    monkeypatch.setattr(Fanout, "_spread", noting)
+    monkeypatch.setattr(Deliveries, "deliver", noting)
     async with pair.b.agent() as chief:
         await chief.next_frame("welcome")
         first = await pair.a.post("m1")
         turn = await chief.next_frame("turn")
         waiting = {await pair.a.post(f"m{number}") for number in (2, 3)}
-        await until(lambda: waiting <= crossed)  # and each found a busy chief there
+        await until(lambda: waiting <= offered)  # and each found a busy chief there
         await chief.send("turn.done", turn_id=turn["turn_id"], text="")
         await pair.a.reaches(first, State.DELIVERED)
         assert (await pair.a.claim()).status_code == 204
