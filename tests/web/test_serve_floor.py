@@ -110,9 +110,9 @@ async def test_a_parked_handler_learns_that_its_client_left() -> None:
             await client.send(HEAD_OF_A_POST + b"hello")
             await until(lambda: floor.counts.open)
             leave(client)
-            await until(lambda: len(seen) == 4, 1.0)
+            await until(lambda: len(seen) == 4, 4.0)
             assert seen == ["http.request", *["http.disconnect"] * 3]
-            await until(lambda: floor.counts.open == 0, 1.0)
+            await until(lambda: floor.counts.open == 0, 4.0)
             assert floor.reports == []
 
 
@@ -125,7 +125,7 @@ async def test_quart_cancels_a_parked_handler_whose_client_left() -> None:
         await until(lambda: floor.counts.open)
         assert not ended.is_set()
         client.leave()
-        with trio.fail_after(1):
+        with trio.fail_after(4):
             await ended.wait()
         assert floor.reports == []
 
@@ -157,7 +157,7 @@ async def test_a_stream_ends_with_its_reader() -> None:
         await client.send(PARK)
         await client.stream.receive_some(1)
         client.reset()
-        with trio.fail_after(2):
+        with trio.fail_after(4):
             await ended.wait()
         assert floor.reports == []
 
@@ -181,7 +181,7 @@ async def test_a_client_that_left_is_forgotten_at_once(kind: str) -> None:
         client = await floor.open()
         assert await client.healthy()
         client.leave()
-        await until(lambda: floor.counts.open == 0, 1.0)
+        await until(lambda: floor.counts.open == 0, 4.0)
 
 
 async def test_more_connections_than_the_limit_are_closed_and_counted() -> None:
@@ -241,7 +241,7 @@ async def test_shutdown_lets_a_request_in_hand_finish() -> None:
             await floor.open()
         go.set()
         assert (await client.answer()).body == b"done"
-        await until(lambda: floor.counts.open == 0, 1.0)
+        await until(lambda: floor.counts.open == 0, 4.0)
 
 
 async def test_a_cancel_ends_it_in_the_middle_of_a_write() -> None:
@@ -263,7 +263,7 @@ async def test_a_cancel_ends_it_in_the_middle_of_a_write() -> None:
         await trio.testing.wait_all_tasks_blocked(0.05)
         nursery.cancel_scope.cancel()
         started = trio.current_time()
-    assert trio.current_time() - started < 1.0
+    assert trio.current_time() - started < 4.0
     client.leave()
 
 
@@ -297,4 +297,4 @@ async def test_idle_connections_do_not_use_up_the_grace(kind: str) -> None:
         floor.shutdown.set()
         assert await silent.read_to_end() == b""
         assert await used.read_to_end() == b""
-        await until(lambda: floor.counts.open == 0, 1.0)
+        await until(lambda: floor.counts.open == 0, 4.0)

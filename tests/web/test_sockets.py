@@ -209,11 +209,11 @@ async def test_a_vanished_client_ends_the_receiver() -> None:
         await client.send_message('{"type": "a"}')
         await client.get_message()
         await client._stream.aclose()
-        with trio.fail_after(1):
+        with trio.fail_after(4):
             await ending.over.wait()
         assert ending.reason is not None
         assert ending.reason.code == 1006
-        await until(lambda: floor.counts.open == 0, 1.0)
+        await until(lambda: floor.counts.open == 0, 4.0)
 
 
 async def test_a_send_loop_ends_when_its_peer_is_gone() -> None:
@@ -229,7 +229,7 @@ async def test_a_send_loop_ends_when_its_peer_is_gone() -> None:
         await client.send(HANDSHAKE)
         assert await client.stream.receive_some()
         client.leave()
-        with trio.fail_after(2):
+        with trio.fail_after(4):
             await ending.over.wait()
         assert ending.reason is not None
         assert ending.reason.code == 1006
@@ -248,10 +248,10 @@ async def test_a_peer_that_does_not_read_is_dropped() -> None:
             b"GET / HTTP/1.1\r\nHost: t\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
-        with trio.fail_after(3):
+        with trio.fail_after(4):
             await ending.over.wait()
         assert floor.counts.slow_readers == 1
-        await until(lambda: floor.counts.open == 0, 1.0)
+        await until(lambda: floor.counts.open == 0, 4.0)
 
 
 async def test_a_silent_peer_is_pinged_and_then_closed_4408() -> None:
@@ -268,8 +268,8 @@ async def test_a_silent_peer_is_pinged_and_then_closed_4408() -> None:
         began = trio.current_time()
         assert json.loads(await client.get_message()) == {"type": "ping"}
         assert (await _close_of(client))[0] == CloseCode.HEARTBEAT_MISSED
-        assert 0.25 < trio.current_time() - began < 1.0
-        with trio.fail_after(1):
+        assert 0.25 < trio.current_time() - began < 4.0
+        with trio.fail_after(4):
             await ending.over.wait()
 
 
