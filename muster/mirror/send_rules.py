@@ -113,12 +113,14 @@ class QueueText:
     """As the owner: put a text of theirs into a session's queue. Leaves `send.queued`.
 
     `signed_in_at` is the sign-in of the browser session (Visitor.signed_in_at); None through a door
-    that has none, which the caller has to have stepped up by itself.
+    that has none, which the caller has to have stepped up by itself. `made_at` is when the page was
+    made that the text was typed into: sent twice, it is queued once.
     """
 
     mirrored_id: int
     text: str
     signed_in_at: datetime | None
+    made_at: datetime | None = None
 
 
 @attrs.frozen(kw_only=True)

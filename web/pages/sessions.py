@@ -1,9 +1,12 @@
 """`/sessions`: what the windows of the owner's machines show, and the queue of each session.
 
 A text is queued behind a fresh sign-in, and carries its time: it is pasted only while that is fresh
-(plugins: "Routing a message to a session"). Whoever looks at a session has its terminal told by its
-host for as long as they look (`Links.look`); that changes nothing but what is shown.
+(plugins: "Routing a message to a session"). A form says when its page was made: sent twice, its
+text is queued once. Whoever looks at a session has its terminal told by its host for as long as
+they look (`Links.look`); that changes nothing but what is shown.
 """
+
+from datetime import UTC
 
 from quart import Blueprint
 from quart.typing import ResponseReturnValue
@@ -24,7 +27,7 @@ from muster.mirror.operations.queue import (
     resolve_send,
 )
 from muster.mirror.operations.sessions import get_session
-from web.pages.reading import read_id
+from web.pages.reading import read_id, read_time
 from web.pages.visits import Visit, go_to, show, signed_in
 
 SESSIONS = Blueprint("mirrored_sessions", __name__)
@@ -70,6 +73,7 @@ async def send(visit: Visit, session_id: str) -> ResponseReturnValue:
         mirrored_id=read_id(session_id),
         text=visit.form.get("text", "").replace("\r\n", "\n"),
         signed_in_at=visit.visitor.signed_in_at,
+        made_at=read_time(visit.form, "made_at", UTC),
     )
     queued = await visit.node.db.run(visit.owner, visit.risky(queue_text), command)
     return go_to(f"/sessions/{queued.mirrored_id}#send-{queued.id}")

@@ -6,7 +6,13 @@ import attrs
 
 from muster.errors import Invalid, NotFound, Refused
 from muster.ids import is_row_id
-from muster.mirror.operations.sends import end_route, enqueue, look_again, send_fact
+from muster.mirror.operations.sends import (
+    end_route,
+    enqueue,
+    lock_session,
+    look_again,
+    send_fact,
+)
 from muster.mirror.operations.unconfirmed import resolve_send
 from muster.mirror.send_rules import (
     TEXT_BYTES_MAX,
@@ -40,6 +46,14 @@ __all__ = [
 LISTED_MAX = 1000
 
 
+FIND_REPEATED = Query(f"""
+    select {SEND} from sends s
+    where s.owner_id = %(owner_id)s and s.mirrored_id = %(mirrored_id)s
+      and s.created_at >= %(made_at)s and s.queued_by = 'owner' and s.text = %(text)s
+    order by s.id limit 1
+""")
+
+
 async def queue_text(tx: Transaction, command: QueueText) -> Send:
     """Queue a text of the owner's: 1 to TEXT_BYTES_MAX bytes that say something.
 
@@ -49,6 +63,18 @@ async def queue_text(tx: Transaction, command: QueueText) -> Send:
     size = count_bytes(command.text, field="text")
     if size > TEXT_BYTES_MAX or not command.text.strip():
         raise Invalid(f"The text must be 1 to {TEXT_BYTES_MAX} bytes.", field="text")
+    if command.made_at is not None:
+        # The second of two forms waits here for the first, and finds its text.
+        await lock_session(tx, command.mirrored_id)
+        repeated = await tx.find(
+            FIND_REPEATED,
+            Send,
+            mirrored_id=command.mirrored_id,
+            made_at=command.made_at,
+            text=command.text,
+        )
+        if repeated is not None:
+            return repeated
     send = await enqueue(
         tx,
         Enqueue(

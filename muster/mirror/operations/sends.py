@@ -23,6 +23,13 @@ LOCK_MIRRORED = Query("""
     for no key update
 """)
 
+
+async def lock_session(tx: Transaction, mirrored_id: int) -> None:
+    """Have those who queue for the session take turns; raises NotFound for none of the owner's."""
+    if await tx.scalar(LOCK_MIRRORED, mirrored_id=mirrored_id) is None:
+        raise NotFound("There is no such session.")
+
+
 COUNT_QUEUED = Query("""
     select count(*) from sends
     where owner_id = %(owner_id)s and mirrored_id = %(mirrored_id)s and state = 'queued'
@@ -45,8 +52,7 @@ async def enqueue(tx: Transaction, command: Enqueue) -> Send:
     """
     if not 1 <= len(command.text.encode()) <= PASTE_BYTES_MAX:
         raise Invalid(f"The text must have 1 to {PASTE_BYTES_MAX} bytes.", field="text")
-    if await tx.scalar(LOCK_MIRRORED, mirrored_id=command.mirrored_id) is None:
-        raise NotFound("There is no such session.")
+    await lock_session(tx, command.mirrored_id)
     queued = await tx.scalar(COUNT_QUEUED, mirrored_id=command.mirrored_id)
     assert isinstance(queued, int)
     if queued >= QUEUED_MAX:

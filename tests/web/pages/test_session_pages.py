@@ -1,9 +1,11 @@
 """/sessions and a session's page: what windows show, its queue, and the box that sends to it."""
 
+import html
 import re
 from datetime import timedelta
 
 import pytest
+import trio
 
 from tests.support.builders import read_audit
 from tests.support.cluster import Cluster, SpiedDatabase
@@ -89,6 +91,39 @@ async def test_a_text_waits_in_its_queue_and_is_cancelled(owner_desk: OpenOwnerD
         assert (await m.at.visiting.post(f"{m.path}/sends/{first.id}/cancel")).status_code == 303
         rows = await read_audit(m.at.db, m.at.owner, "send.")
         assert [row.action for row in rows] == ["send.queued", "send.queued", "send.cancelled"]
+
+
+async def test_a_form_that_is_sent_twice_is_queued_once(owner_desk: OpenOwnerDesk) -> None:
+    """A double click or Back queues nothing twice; another text, or a page made later, is new."""
+    async with mirrored(owner_desk) as m:
+        sends = f"{m.path}/sends"
+        made_at = _made_at(await m.page())
+        places: list[str] = []
+
+        async def send(text: str, made_at: str) -> None:
+            answer = await m.at.visiting.post(sends, text=text, made_at=made_at)
+            assert answer.status_code == 303, answer.text
+            places.append(answer.headers["location"])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, "go on", made_at)
+            nursery.start_soon(send, "go on", made_at)
+        await send("go on", made_at)
+        assert [one.text for one in await m.texts()] == ["go on"]
+        assert len(set(places)) == 1
+        await send("go on then", made_at)
+        await send("go on", _made_at(await m.page()))
+        assert [one.text for one in await m.texts()] == ["go on", "go on then", "go on"]
+        odd = await m.at.visiting.post(sends, text="go on", made_at="yesterday")
+        assert odd.status_code == 400
+        assert "go on</textarea>" in odd.text
+        assert len(await m.texts()) == 3
+
+
+def _made_at(page: str) -> str:
+    found = re.search(r'name="made_at" value="([^"]+)"', page)
+    assert found is not None
+    return html.unescape(found[1])
 
 
 async def test_what_is_no_text_comes_back(owner_desk: OpenOwnerDesk) -> None:
