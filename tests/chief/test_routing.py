@@ -10,9 +10,9 @@ from muster.chief.operations.routing.making import RouteMessage, route_message
 from muster.errors import MusterError, NotFound
 from muster.messages.rules import Fail, Message
 from muster.mirror.rules import PaneState
-from muster.mirror.send_rules import SendState
+from muster.mirror.send_rules import QUEUED_MAX, SendState
 from muster.principals import Owner
-from muster.routes.rules import By
+from muster.routes.rules import By, HandBack, State
 from tests.support.builders import begin, make_draft, make_message, move_message, read_audit
 from tests.support.cluster import SpiedDatabase, add_owner
 from tests.support.mirror_host import new_session
@@ -155,6 +155,31 @@ async def test_a_target_is_a_session_that_an_online_window_shows(
     found = await refusal(desk, await desk.message(), subject=subject)
     assert found.code == "subject_not_found"
     assert found.facts["candidates"] == [{"subject": desk.subject, "name": "main:1", "host": "box"}]
+
+
+@pytest.mark.rule(312)
+async def test_twenty_candidates_are_told(desk: RouteDesk) -> None:
+    """However many windows are online."""
+    windows = [window_of(new_session(), number) for number in range(1, 22)]
+    await show(desk.db, desk.owner, desk.queue.host_id, *windows)
+    found = await refusal(desk, await desk.message(), subject="mirror:")
+    candidates = found.facts["candidates"]
+    assert isinstance(candidates, list)
+    assert len(candidates) == 20
+
+
+@pytest.mark.rule(311)
+async def test_a_full_queue_refuses_a_route_and_fails_one_of_musters(desk: RouteDesk) -> None:
+    """The chief is told at once, and no route is made; of muster's own it has the message back."""
+    for _ in range(QUEUED_MAX):
+        await desk.queue.put()
+    message = await desk.message()
+    assert (await refusal(desk, message)).code == "queue_full"
+    assert await desk.actions() == []
+    failed = await desk.route(message, by=By.MUSTER)
+    assert (failed.state, failed.handback) == (State.FAILED, HandBack.OWED)
+    assert "texts wait for this session already" in str(failed.why)
+    assert await desk.actions() == ["routed", "failed"]
 
 
 @pytest.mark.rule(338)

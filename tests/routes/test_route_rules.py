@@ -203,11 +203,19 @@ def test_each_step_leaves_one_row(state: State, name: str, action: str) -> None:
 
 
 @pytest.mark.rule(335)
+def test_the_row_of_an_answer_tells_its_bytes_and_its_door() -> None:
+    """Bytes, of which a letter may have several."""
+    (fact,) = changed(ROUTED, Answer(text="größer", via="mcp", repeats=False)).facts
+    assert (fact.data["bytes"], fact.data["via"]) == (8, "mcp")
+
+
+@pytest.mark.rule(335)
 def test_the_first_row_says_who_routed_and_why() -> None:
     """The chief, the owner or muster itself, and what it was for."""
     by_chief = routed(ROUTED)
     assert (by_chief.action, by_chief.data["by"]) == ("session_route.routed", "chief")
     assert "routed_via" not in by_chief.data
+    assert by_chief.data["deadline_at"] == NOW.isoformat()
     via = "thread t-1 started by 11111111-2222-4333-8444-555555555555"
     by_muster = routed(attrs.evolve(ROUTED, routed_by=By.MUSTER, routed_via=via))
     assert (by_muster.data["by"], by_muster.data["routed_via"]) == ("muster", via)

@@ -4,11 +4,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from muster.agents.operations import retire_agent
+from muster.agents.rules import RetireAgent
 from muster.mirror.operations.queue import cancel_send, list_queue
 from muster.mirror.send_rules import CancelSend, ListQueue
 from muster.principals import Owner
 from tests.support.agent_mail import mail_desk
-from tests.support.builders import make_chief, make_draft, make_message, make_plugin
+from tests.support.builders import (
+    begin,
+    make_chief,
+    make_draft,
+    make_message,
+    make_plugin,
+    move_message,
+)
 from tests.support.cluster import Cluster, SpiedDatabase, add_owner
 from tests.support.mirror_host import find_mirrored
 from tests.support.rows import DRAFT, MESSAGE
@@ -93,7 +102,24 @@ async def test_a_route_that_came_back_says_so(at: Setting) -> None:
         return bool(one["route"]["state"] == "handed_back")
 
     await until(is_back)
-    assert "route_id" in await at.door.call("plugin_message_route", message_id=message.id)
+    again = await at.door.call("plugin_message_route", message_id=message.id)
+    (one,) = (await at.door.call("plugin_messages_list"))["messages"]
+    assert (one["route"]["state"], one["route"]["route_id"]) == ("pending", again["route_id"])
+
+
+@pytest.mark.rule(402)
+async def test_what_the_chief_has_can_be_routed(at: Setting) -> None:
+    """Also while its turn runs; what a chief had that is retired is nobody's to route."""
+    had = await at.message()
+    await at.desk.db.run(at.desk.owner, retire_agent, RetireAgent(name=at.chief.name))
+    chief = await make_chief(at.desk.db, at.desk.owner, "second")
+    in_turn = await make_message(at.desk.db, at.desk.plugin)
+    await move_message(at.desk.db, in_turn.id, begin(chief), owner_id=at.desk.owner.owner_id)
+    (one,) = (await at.door.call("plugin_messages_list"))["messages"]
+    assert one["message_id"] == in_turn.id
+    told = await at.door.call("plugin_message_route", message_id=had.id)
+    assert told["refused"] == "not_delivered"
+    assert "route_id" in await at.door.call("plugin_message_route", message_id=in_turn.id)
 
 
 @pytest.mark.rule(402)
