@@ -135,6 +135,22 @@ async def test_a_text_that_is_refused_ends_its_route(desk: RouteDesk, how: str) 
     assert (await desk.look(route)).state is State.FAILED
 
 
+@pytest.mark.rule(316, 334)
+async def test_a_text_that_did_not_arrive_ends_its_route(desk: RouteDesk) -> None:
+    """By the owner's word on an unconfirmed paste; until then the route waits for its answer."""
+    route = await desk.route()
+    send = await desk.queue.offer()
+    assert send is not None
+    await desk.queue.settle(send, "unconfirmed")
+    await desk.sweep()
+    assert (await desk.look(route)).state is State.ROUTED
+    await desk.queue.resolve(send, arrived=False)
+    await desk.sweep()
+    ended = await desk.look(route)
+    assert (ended.state, ended.why) == (State.FAILED, "its text did not arrive")
+    assert await given_back(desk, route) == ["noted"]
+
+
 @pytest.mark.rule(317)
 async def test_a_session_that_no_window_shows_gives_its_message_up(desk: RouteDesk) -> None:
     """After 2 minutes, while its text still waits; a window that came back keeps it."""
@@ -195,11 +211,12 @@ async def test_a_hand_back_goes_to_the_chief_of_now(desk: RouteDesk, db: SpiedDa
     """The chief that routed it was replaced meanwhile; it is told once, and nobody else."""
     route = await desk.route()
     await db.run(desk.owner, retire_agent, RetireAgent(name=desk.chief.name))
-    await make_chief(db, desk.owner)
+    successor = await make_chief(db, desk.owner)
     await desk.shift(timedelta(minutes=31))
     await desk.sweep()
     await desk.sweep()
     assert await given_back(desk, route) == ["noted"]
+    assert [turn.agent_id for turn in await desk.told()] == [successor.agent_id]
 
 
 @pytest.mark.rule(341, 343, 344)

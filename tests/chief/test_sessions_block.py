@@ -1,7 +1,9 @@
 """The chief is told which sessions may be on a message already, and nobody can forge that."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,13 +14,15 @@ from muster.chief.sessions_block import BLOCK_BYTES_MAX, HEADING, Candidate, ren
 from muster.messages.rules import Message
 from muster.mirror.matching import Title
 from muster.mirror.operations.focus import note_focus
-from muster.mirror.rules import NoteFocus
+from muster.mirror.operations.hosts import accept_host, release_host
+from muster.mirror.rules import NoteFocus, ReleaseHost
 from muster.principals import Owner
 from tests.chief.test_route_ends import connect
 from tests.support.builders import make_message, read_now
 from tests.support.cluster import SpiedDatabase
+from tests.support.mirror_host import new_host, new_session
 from tests.support.route_desk import RouteDesk, open_route_desk
-from tests.support.send_desk import show, window_of
+from tests.support.send_desk import accepting, show, window_of
 
 NOW = datetime.fromisoformat("2026-01-02T10:00:00+00:00")
 
@@ -31,7 +35,9 @@ async def desk(db: SpiedDatabase, owner: Owner) -> RouteDesk:
     return opened
 
 
-async def focus(desk: RouteDesk, title: str, *, ago: timedelta = timedelta(minutes=5)) -> None:
+async def focus(
+    desk: RouteDesk, title: str, *, ago: timedelta = timedelta(minutes=5), **changes: object
+) -> None:
     """The session is about something."""
     command = NoteFocus(
         host_id=desk.queue.host_id,
@@ -42,6 +48,7 @@ async def focus(desk: RouteDesk, title: str, *, ago: timedelta = timedelta(minut
         cwd="/srv/work",
         at=await read_now(desk.db) - ago,
     )
+    command = attrs.evolve(command, **changes)  # type: ignore[arg-type]
     assert await desk.db.run(desk.muster, note_focus, command)
 
 
@@ -95,6 +102,26 @@ async def test_a_session_without_a_window_is_not_told(desk: RouteDesk) -> None:
     assert HEADING not in await turn(desk, body="The pump of node-7k leaks.")
 
 
+@pytest.mark.rule(281)
+async def test_sessions_of_a_host_that_is_away_take_nobodys_place(desk: RouteDesk) -> None:
+    """However much they share with the message: three are told at most, and they are live."""
+    host_id, _ = await new_host(desk.db, desk.owner, "away")
+    accepted = await desk.db.run(desk.muster, accept_host, accepting(host_id))
+    sessions = [new_session() for _ in range(3)]
+    windows = [window_of(session, number) for number, session in enumerate(sessions, 1)]
+    await show(desk.db, desk.owner, host_id, *windows)
+    for session in sessions:
+        changes: dict[str, Any] = {"host_id": host_id, "epoch": accepted.epoch, "claude_session": session}
+        await focus(desk, "Mend the leaking pump of node-7k", **changes)
+    release = ReleaseHost(host_id=host_id, epoch=accepted.epoch)
+    assert await desk.db.run(desk.muster, release_host, release)
+    await focus(desk, "The pump of node-7k")
+    text = await turn(desk, body="The leaking pump of node-7k.")
+    block = text.partition(HEADING)[2]
+    assert block.count("| session: ") == 1
+    assert f"| session: {desk.subject}\n" in block
+
+
 @pytest.mark.rule(288)
 async def test_a_message_cannot_write_the_block(desk: RouteDesk) -> None:
     """What spells its header stands behind the prefix, at no line's beginning."""
@@ -120,7 +147,7 @@ def test_the_block_keeps_to_its_size(titles: list[list[str]]) -> None:
         for number, of in enumerate(titles)
     ]
     block = render_sessions(candidates, nonce="0" * 16)
-    assert len(block.encode()) <= BLOCK_BYTES_MAX
+    assert len(block.encode()) <= BLOCK_BYTES_MAX == 2048
     inside = block.split("<<<sessions " + "0" * 16 + "\n")[1].split("\nsessions " + "0" * 16)[0]
     lines = inside.split("\n")
     assert all(line.startswith("| ") for line in lines)

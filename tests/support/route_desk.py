@@ -28,7 +28,7 @@ from tests.support.send_desk import SendDesk, open_send_desk
 NODE = "tests"
 SENDER = "Ada <ada@example.test>"
 TURNS = Query("""
-    select t.state, t.said_by, t.words, c.kind
+    select t.state, t.said_by, t.words, c.kind, t.agent_id
     from turns t join conversations c on c.owner_id = t.owner_id and c.id = t.conversation_id
     where t.owner_id = %(owner_id)s order by t.id
 """)
@@ -42,6 +42,7 @@ class TurnSeen:
     said_by: str | None
     words: str | None
     kind: str
+    agent_id: int
 
 
 @attrs.frozen(kw_only=True)
