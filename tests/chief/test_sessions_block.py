@@ -110,9 +110,9 @@ async def test_sessions_of_a_host_that_is_away_take_nobodys_place(desk: RouteDes
     sessions = [new_session() for _ in range(3)]
     windows = [window_of(session, number) for number, session in enumerate(sessions, 1)]
     await show(desk.db, desk.owner, host_id, *windows)
+    away: dict[str, Any] = {"host_id": host_id, "epoch": accepted.epoch}
     for session in sessions:
-        changes: dict[str, Any] = {"host_id": host_id, "epoch": accepted.epoch, "claude_session": session}
-        await focus(desk, "Mend the leaking pump of node-7k", **changes)
+        await focus(desk, "Mend the leaking pump of node-7k", claude_session=session, **away)
     release = ReleaseHost(host_id=host_id, epoch=accepted.epoch)
     assert await desk.db.run(desk.muster, release_host, release)
     await focus(desk, "The pump of node-7k")
