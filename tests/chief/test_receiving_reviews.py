@@ -176,6 +176,24 @@ async def test_only_rounds_for_the_same_session_are_superseded(desk: MailDesk) -
     assert [route.state for route in await desk.routes()] == ["routed"] * 4
 
 
+@pytest.mark.rule(349, 360, 384)
+async def test_a_review_on_a_sessions_thread_is_that_sessions(desk: MailDesk) -> None:
+    """The author gets it where the thread's session can take none, resumed if need be."""
+    session, author = new_session(), new_session()
+    async with working(desk, session, author) as host:
+        await desk.author(author)
+        await desk.receive(thread="t-1", body=review(), external_id="m1")
+        await host.show(author, state="working")
+        await desk.receive(thread="t-1", body=review(), external_id="m2")
+        await host.show(session, state="unknown")
+        await desk.receive(thread="t-1", body=review(), external_id="m3")
+        assert (await host.hear("resume"))["claude_session"] == author
+    assert [route.routed_via for route in await desk.routes()] == [
+        f"thread t-1 started by {session}",
+        f"pr example/garden#12 authored by {author}",
+    ]
+
+
 @asynccontextmanager
 async def working(desk: MailDesk, *sessions: str) -> AsyncIterator[ScriptedHost]:
     """A host whose sessions work, so that every text for them waits; the first has a thread."""
