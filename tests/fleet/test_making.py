@@ -11,15 +11,18 @@ import pytest
 from muster.fleet.operations import MakeReport, make_report
 from muster.fleet.requests import Span, encode
 from muster.mirror.operations.focus import note_task_focus
-from muster.mirror.rules import NoteTaskFocus
+from muster.mirror.operations.hosts import retire_host
+from muster.mirror.operations.sessions import get_session
+from muster.mirror.rules import NoteTaskFocus, RetireHost
 from muster.pg.query import Query
 from muster.principals import Owner
 from muster.routes.authors import Did
 from tests.support.builders import make_agent, read_now
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.fleet_desk import PATH, FleetDesk, fleet_desk, focus
-from tests.support.mirror_host import new_session
+from tests.support.mirror_host import ScriptedHost, new_host, new_session
 
+MIRRORED = Query("select id from mirrored where owner_id = %(owner_id)s")
 NEWEST_TITLE = Query("select max(at) from focus_titles where owner_id = %(owner_id)s")
 
 
@@ -128,6 +131,55 @@ async def test_an_ended_session_and_its_host_that_left(now: Now) -> None:
     assert (one["name"], one["state"]) == ("", "ended")
     assert told["coverage"]["gaps"] == ["1 mirror host offline now."]
     assert "attic" not in json.dumps(told)
+
+
+@pytest.mark.rule(370, 375)
+async def test_a_window_of_an_offline_host_shows_nothing(now: Now) -> None:
+    """It is remembered, but what runs there is not known: the session counts as ended."""
+    session = new_session()
+    async with now.desk.mail.host(session) as host:
+        await focus(host, session, "work", at=now.at)
+    async with now.desk.mail.db.transaction(now.desk.mail.owner) as tx:
+        assert (await get_session(tx, await tx.scalar(MIRRORED))).shown
+    (one,) = (await now.desk.answered())["sessions"]
+    assert (one["name"], one["state"]) == ("", "ended")
+
+
+@pytest.mark.rule(371, 375)
+async def test_only_hosts_that_there_are_may_be_offline(now: Now) -> None:
+    """Not one that never connected, and none that was retired."""
+    mail = now.desk.mail
+    await new_host(mail.db, mail.owner, "never")
+    _, token = await new_host(mail.db, mail.owner, "retired")
+    async with ScriptedHost(mail.server.url, token) as host:
+        await host.hello()
+        await mail.db.run(mail.owner, retire_host, RetireHost(name="retired"))
+    assert (await now.desk.answered())["coverage"]["gaps"] == []
+
+
+@pytest.mark.rule(371)
+async def test_a_window_of_long_ago_has_no_titles_any_more(now: Now) -> None:
+    """They are kept for 30 days; what is gone is a gap."""
+    day = timedelta(days=1)
+    for days, gaps in ((29, 0), (31, 1)):
+        since = now.at - days * day
+        window = await now.desk.window(since=since.isoformat(), until=(since + day).isoformat())
+        told = await now.desk.answered(body=await now.desk.request(window=window))
+        assert len(told["coverage"]["gaps"]) == gaps
+
+
+@pytest.mark.rule(374)
+async def test_a_directory_that_was_named_before_the_window_counts(now: Now) -> None:
+    """Which sessions are told of is decided by what is stored, whatever the window."""
+    here, elsewhere = new_session(), new_session()
+    hour = timedelta(hours=1)
+    async with now.desk.mail.host(here, elsewhere) as host:
+        await focus(host, here, "work", at=now.at - 3 * hour)
+        await focus(host, elsewhere, "private", at=now.at - 3 * hour, cwd="/srv/private")
+        window = await now.desk.window(since=(now.at - hour).isoformat())
+        told = await now.desk.answered(body=await now.desk.request(window=window))
+    assert ids(told) == [f"mirror:{here}"]
+    assert told["coverage"]["gaps"] == []
 
 
 @pytest.mark.rule(370)

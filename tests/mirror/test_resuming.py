@@ -8,6 +8,7 @@ import pytest
 from muster.chief.self_routing.resumed import Advance, advance
 from muster.messages.operations import lock_next_queued
 from muster.messages.rules import State as MessageState
+from muster.mirror.gateway import Links
 from muster.pg.query import Query
 from muster.principals import Owner
 from tests.support.agent_mail import RESUMING, ROUTING, MailDesk, mail_desk, review
@@ -75,6 +76,19 @@ async def test_the_host_that_showed_the_session_last_is_asked_first(desk: MailDe
         await two.show()
         await desk.receive(thread="t-1")
         assert (await two.hear("resume"))["claude_session"] == session
+
+
+@pytest.mark.rule(384, 391)
+async def test_a_host_that_was_never_told_is_no_host_that_may_have_started_one(
+    desk: MailDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection ended before the frame was written, so the next one is asked at once."""
+    await desk.ended()
+    async with desk.host(name="one"):
+        monkeypatch.setattr(Links, "find", lambda _links, _host_id: None)
+        await desk.receive(thread="t-1")
+        row = await desk.until_resume("refused")
+    assert (row.why, row.started_at) == ("The host is not connected any more.", None)
 
 
 @pytest.mark.rule(391)

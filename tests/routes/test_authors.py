@@ -15,8 +15,10 @@ from muster.pg.query import Query
 from muster.principals import Owner
 from muster.routes.operations.authors import Author, Did, find_author
 from muster.routes.reviews import Review
+from tests.support.builders import read_now
 from tests.support.cluster import Cluster, SpiedDatabase, add_owner
 from tests.support.desk import error_of
+from tests.support.fleet_desk import focus
 from tests.support.mirror_host import ScriptedHost, new_host, new_session
 from tests.support.server import Server, running_server
 from tests.support.waiting import until
@@ -130,6 +132,8 @@ async def test_a_branch_names_its_pusher_and_a_number_its_creator(authors: Autho
         assert found is not None
         assert found.claude_session == session
     assert await authors.author(pr=13) is None
+    await authors.created(creator, pr=11, head_ref="tulips")
+    assert await authors.author(pr=13, head_ref="tulips") is None
     assert await authors.author(head_ref="roses", repo="example/other") is None
     await authors.created(creator)
     found = await authors.author(head_ref="roses")
@@ -155,6 +159,25 @@ async def test_the_host_is_kept_while_a_window_shows_the_session(
     for found in (await authors.author(head_ref="roses"), await authors.author()):
         assert found is not None
         assert (found.host_id, found.host) == (host_id, "box")
+
+
+@pytest.mark.rule(363)
+async def test_an_author_has_the_title_that_it_had_last(
+    authors: Authors, db: SpiedDatabase, owner: Owner
+) -> None:
+    """Whatever it was about when it created the pull request."""
+    session = new_session()
+    _, token = await new_host(db, owner)
+    async with ScriptedHost(authors.server.url, token) as host:
+        await host.hello()
+        await host.show(session)
+        now = await read_now(db)
+        for minutes, title in ((3, "Roses"), (1, "Tulips"), (2, "Weeds")):
+            await focus(host, session, title, at=now - timedelta(minutes=minutes))
+    await authors.created(session)
+    found = await authors.author()
+    assert found is not None
+    assert found.title == "Tulips"
 
 
 @pytest.mark.rule(357)

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import sys
 import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -150,6 +151,11 @@ async def test_a_session_that_runs_is_not_run_twice(host: Host, tmp_path: Path) 
     assert await host.refusal(session) == RUNS
     path = host.ended.transcript.with_name(f"{SESSION}.jsonl")
     path.write_text(host.ended.transcript.read_text())
+    elsewhere = [sys.executable, "-c", "import time; time.sleep(60)", f"--resume={SESSION}"]
+    child = await trio.lowlevel.open_process(elsewhere)
+    assert await host.refusal(SESSION) == RUNS
+    child.kill()
+    await child.wait()
     process = shlex.join(["sh", "-c", "sleep 60; :", "claude", f"--resume={SESSION}"])
     pane = await host.tmux.run("new-window", "-d", "-P", "-F", "#{pane_id}", f"exec {process}")
     await host.tmux.run("respawn-pane", "-k", "-t", pane, f"{process}")
