@@ -257,7 +257,9 @@ def decide(resume: Resume, command: Command, now: datetime) -> Outcome:
             row = attrs.evolve(moved, route_id=route_id, ended_at=now)
             return _changed(row, "routed", route=route_id)
         case Refuse(why=why) | GiveUp(why=why):
-            row = attrs.evolve(moved, why=short(why), ended_at=now)
+            # Nobody waits for the host that is asked any more, and it may have started one.
+            started_at = resume.asked_at if resume.state is State.ASKING else resume.started_at
+            row = attrs.evolve(moved, started_at=started_at, why=short(why), ended_at=now)
             return _changed(row, target.value, why=row.why)
         case _:
             assert_never(command)

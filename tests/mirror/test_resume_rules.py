@@ -135,6 +135,15 @@ def test_silence_may_have_started_a_window_and_a_late_answer_proves() -> None:
     assert isinstance(decide(started, DENIED, LATER), Refused)
 
 
+@pytest.mark.rule(385)
+@pytest.mark.parametrize("end", [Refuse(why="no"), GiveUp(why="late")])
+def test_what_ends_while_a_host_is_asked_may_have_started_a_window(end: Command) -> None:
+    """It counts as a start of the session and of the host; what nobody was asked for does not."""
+    assert moved(ASK, end).started_at == LATER
+    assert moved(ASK, DENIED, end).started_at is None
+    assert moved(end).started_at is None
+
+
 def test_only_the_host_that_was_asked_last_answers() -> None:
     """What another host says changes nothing."""
     asked = moved(ASK)
