@@ -23,7 +23,7 @@ window: nobody else is asked, and the window is waited for. A late answer proves
 host that was asked last goes on with the next host, whatever was assumed meanwhile.
 
 A session is resumed by one message at a time. A second message joins the first one's resume: it is
-asked of nobody, and tried as soon as that one's window is.
+asked of nobody, and tried as soon as that one's window is, or the next one's after a late denial.
 
 Races: whoever moves a row locks it, behind its message's; the answers of a host come through its
 socket, on the node that holds it. Counts of starts are taken under the lock of the host's row.
@@ -49,6 +49,7 @@ WITHIN: Final = timedelta(hours=1)
 SESSION_STARTS_MAX: Final = 2  # within an hour
 HOST_STARTS_MAX: Final = 6  # within an hour
 WHY_CHARACTERS_MAX: Final = 500
+SHOWN: Final = "A window shows the session."
 
 
 class State(enum.Enum):
@@ -127,7 +128,7 @@ class Gate:
 def why_not(gate: Gate) -> str | None:
     """What forbids a resume, as a sentence; None when nothing does."""
     if gate.is_shown:
-        return "A window shows the session."
+        return SHOWN
     if gate.session_starts >= SESSION_STARTS_MAX:
         return f"The session was resumed {SESSION_STARTS_MAX} times within an hour."
     if not gate.hosts:
@@ -256,7 +257,9 @@ def decide(resume: Resume, command: Command, now: datetime) -> Outcome:
             row = attrs.evolve(moved, route_id=route_id, ended_at=now)
             return _changed(row, "routed", route=route_id)
         case Refuse(why=why) | GiveUp(why=why):
-            row = attrs.evolve(moved, why=short(why), ended_at=now)
+            # Nobody waits for the host that is asked any more, and it may have started one.
+            started_at = resume.asked_at if resume.state is State.ASKING else resume.started_at
+            row = attrs.evolve(moved, started_at=started_at, why=short(why), ended_at=now)
             return _changed(row, target.value, why=row.why)
         case _:
             assert_never(command)
@@ -293,6 +296,16 @@ def follow(resume: Resume, leader: Resume, now: datetime) -> Follow | Refuse | G
             return GiveUp(why=leader.why or "No window took it in time.")
         case _:
             assert_never(leader.state)
+
+
+def goes_on(leader: Resume, now: datetime) -> bool:
+    """Whether a window of this resume may still come: those that joined it wait for that one too.
+
+    A late denial, of a host whose window was waited for already, leads to the next host.
+    """
+    if leader.state is not State.WAITING:
+        return leader.state in OPEN
+    return leader.waits_until is not None and now < leader.waits_until
 
 
 def wanted(resume: Resume) -> Fact:

@@ -139,7 +139,8 @@ class Node:
     def resumes(self) -> Resumes:
         """Who carries the resumes of ended sessions on."""
         settings = ResumeSettings(
-            is_off=self.config.mail_resume_off or not self.config.routing,
+            is_off=self.config.mail_resume_off,
+            routing=self.config.routing,
             may_begin=lambda: not self.draining,
         )
         return Resumes(self.db, self.links, node=self.node_id, settings=settings)

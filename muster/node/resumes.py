@@ -31,6 +31,7 @@ class ResumeSettings:
     """`is_off` is the kill switch; nothing begins once the node drains."""
 
     is_off: bool
+    routing: bool
     may_begin: Callable[[], bool]
 
 
@@ -63,7 +64,12 @@ class Resumes(Actor):
         async with self._db.transaction(System(), look=True) as tx:
             found = await find_open(tx, BATCH)
         for one in found:
-            command = Advance(resume_id=one.id, node=self._node, is_off=self._settings.is_off)
+            command = Advance(
+                resume_id=one.id,
+                node=self._node,
+                is_off=self._settings.is_off,
+                routing=self._settings.routing,
+            )
             try:
                 asked = await self._db.run(Muster(owner_id=one.owner_id), advance, command)
             except NotRoutable:

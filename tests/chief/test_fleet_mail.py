@@ -8,12 +8,13 @@ import pytest
 from actors.testing import cancel_at_every_step
 from muster.config import Config, ConfigError
 from muster.drafts.operations import ListDrafts, list_drafts
+from muster.drafts.rules import PENDING_PER_AGENT_MAX
 from muster.messages.operations import ListMessages, list_messages
 from muster.messages.rules import State
 from muster.pg.query import Query
 from muster.principals import Owner
 from tests.support.agent_mail import GATE
-from tests.support.builders import make_plugin, read_audit
+from tests.support.builders import make_draft, make_message, make_plugin, read_audit
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.fleet_desk import PATH, SETTINGS, FleetDesk, fleet_desk
 
@@ -183,6 +184,16 @@ async def test_reports_need_no_session_routing(
     assert (await desk.mail.message(posted.json()["id"])).state is State.DELIVERED
 
 
+@pytest.mark.rule(369)
+async def test_drafts_that_wait_for_the_owner_hold_up_no_report(desk: FleetDesk) -> None:
+    """Its reply waits for nobody, so it is none of the chief's twenty."""
+    mail = desk.mail
+    for _ in range(PENDING_PER_AGENT_MAX):
+        message = await make_message(mail.db, mail.plugin, delivered_to=desk.chief)
+        await make_draft(mail.db, desk.chief, message)
+    assert (await desk.answered())["type"] == "fleet_report"
+
+
 @pytest.mark.rule(366)
 async def test_only_a_new_message_is_answered(desk: FleetDesk) -> None:
     """A repeat of its external id files no second reply."""
@@ -196,7 +207,11 @@ async def test_only_a_new_message_is_answered(desk: FleetDesk) -> None:
 async def test_a_bad_request_is_answered_without_data(desk: FleetDesk) -> None:
     """By the same way, with the same audit rows; the reply holds an error alone."""
     body = await desk.request(v=2)
-    told = await desk.answered(body=body)
+    message_id = await desk.ask(body=body, external_id="bad")
+    message = await desk.mail.message(message_id)
+    assert message.settle_reason is not None
+    assert message.settle_reason.startswith("It asked for a fleet report that cannot be made")
+    told = await desk.answered(body=body, external_id="bad")
     assert set(told) == {"type", "v", "request_id", "error"}
     assert told["request_id"] == "r-1"
     window = await desk.window(zone="Nowhere")

@@ -8,12 +8,14 @@ import pytest
 import trio
 
 from muster.messages.operations import ListMessages, Post, list_messages
+from muster.messages.rules import Message
 from muster.messages.rules import State as MessageState
 from muster.mirror.operations import sends
 from muster.mirror.send_rules import Enqueue
+from muster.pg.database import Transaction
 from muster.pg.query import Query
 from muster.principals import Owner
-from tests.support.agent_mail import RESUMING, ROUTING, MailDesk, mail_desk
+from tests.support.agent_mail import RESUMING, ROUTING, MailDesk, mail_desk, review
 from tests.support.builders import make_chief, make_plugin, new_agent, read_audit
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.mirror_host import find_mirrored, new_session
@@ -190,10 +192,19 @@ async def test_while_routing_is_off_nothing_is_routed(desk: MailDesk) -> None:
     """The setting of the server that receives decides."""
     await make_chief(desk.db, desk.owner)
     session = new_session()
+    off = attrs.evolve(RESUMING, routing=False)
     async with desk.host(session):
         await desk.bind(session)
-        message_id = await desk.receive(attrs.evolve(ROUTING, routing=False), thread="t-1")
-    assert await desk.is_ordinary(message_id)
+        assert await desk.is_ordinary(await desk.receive(off, thread="t-1"))
+        off = attrs.evolve(off, answer_request=answers_nothing)
+        assert await desk.is_ordinary(
+            await desk.receive(off, thread="t-1", external_id="m2", body=review())
+        )
+
+
+async def answers_nothing(_tx: Transaction, _message: Message) -> bool:
+    """Fleet reports are on, and this is no request for one."""
+    return False
 
 
 @pytest.mark.rule(350)

@@ -8,14 +8,22 @@ from typing import Any
 import attrs
 import pytest
 
+from muster.fleet.operations import MakeReport, make_report
+from muster.fleet.requests import Span, encode
 from muster.mirror.operations.focus import note_task_focus
-from muster.mirror.rules import NoteTaskFocus
+from muster.mirror.operations.hosts import retire_host
+from muster.mirror.operations.sessions import get_session
+from muster.mirror.rules import NoteTaskFocus, RetireHost
+from muster.pg.query import Query
 from muster.principals import Owner
 from muster.routes.authors import Did
 from tests.support.builders import make_agent, read_now
 from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.fleet_desk import PATH, FleetDesk, fleet_desk, focus
-from tests.support.mirror_host import new_session
+from tests.support.mirror_host import ScriptedHost, new_host, new_session
+
+MIRRORED = Query("select id from mirrored where owner_id = %(owner_id)s")
+NEWEST_TITLE = Query("select max(at) from focus_titles where owner_id = %(owner_id)s")
 
 
 @attrs.frozen(kw_only=True)
@@ -125,6 +133,55 @@ async def test_an_ended_session_and_its_host_that_left(now: Now) -> None:
     assert "attic" not in json.dumps(told)
 
 
+@pytest.mark.rule(370, 375)
+async def test_a_window_of_an_offline_host_shows_nothing(now: Now) -> None:
+    """It is remembered, but what runs there is not known: the session counts as ended."""
+    session = new_session()
+    async with now.desk.mail.host(session) as host:
+        await focus(host, session, "work", at=now.at)
+    async with now.desk.mail.db.transaction(now.desk.mail.owner) as tx:
+        assert (await get_session(tx, await tx.scalar(MIRRORED))).shown
+    (one,) = (await now.desk.answered())["sessions"]
+    assert (one["name"], one["state"]) == ("", "ended")
+
+
+@pytest.mark.rule(371, 375)
+async def test_only_hosts_that_there_are_may_be_offline(now: Now) -> None:
+    """Not one that never connected, and none that was retired."""
+    mail = now.desk.mail
+    await new_host(mail.db, mail.owner, "never")
+    _, token = await new_host(mail.db, mail.owner, "retired")
+    async with ScriptedHost(mail.server.url, token) as host:
+        await host.hello()
+        await mail.db.run(mail.owner, retire_host, RetireHost(name="retired"))
+    assert (await now.desk.answered())["coverage"]["gaps"] == []
+
+
+@pytest.mark.rule(371)
+async def test_a_window_of_long_ago_has_no_titles_any_more(now: Now) -> None:
+    """They are kept for 30 days; what is gone is a gap."""
+    day = timedelta(days=1)
+    for days, gaps in ((29, 0), (31, 1)):
+        since = now.at - days * day
+        window = await now.desk.window(since=since.isoformat(), until=(since + day).isoformat())
+        told = await now.desk.answered(body=await now.desk.request(window=window))
+        assert len(told["coverage"]["gaps"]) == gaps
+
+
+@pytest.mark.rule(374)
+async def test_a_directory_that_was_named_before_the_window_counts(now: Now) -> None:
+    """Which sessions are told of is decided by what is stored, whatever the window."""
+    here, elsewhere = new_session(), new_session()
+    hour = timedelta(hours=1)
+    async with now.desk.mail.host(here, elsewhere) as host:
+        await focus(host, here, "work", at=now.at - 3 * hour)
+        await focus(host, elsewhere, "private", at=now.at - 3 * hour, cwd="/srv/private")
+        window = await now.desk.window(since=(now.at - hour).isoformat())
+        told = await now.desk.answered(body=await now.desk.request(window=window))
+    assert ids(told) == [f"mirror:{here}"]
+    assert told["coverage"]["gaps"] == []
+
+
 @pytest.mark.rule(370)
 async def test_a_window_holds_what_was_there_within(now: Now) -> None:
     """Its end is outside of it; a session that was first seen later is not told of."""
@@ -142,6 +199,55 @@ async def test_a_window_holds_what_was_there_within(now: Now) -> None:
         )
         body = await now.desk.request(window=edge)
         assert ids(await now.desk.answered(body=body)) == [f"mirror:{session}"]
+
+
+@pytest.mark.rule(370, 376)
+async def test_only_what_was_within_the_window_counts(now: Now) -> None:
+    """Nothing earlier or later says who was active last, and no such title or request is told."""
+    first, second = new_session(), new_session()
+    hour = timedelta(hours=1)
+    mail = now.desk.mail
+    async with mail.host(first, second) as host:
+        await mail.author(first, pr=12)
+        await mail.shift(4 * hour)
+        await focus(host, first, "within", at=now.at + 2 * hour)
+        await focus(host, second, "within", at=now.at + 1.5 * hour)
+        await focus(host, second, "at its end", at=now.at + 3 * hour)
+        await mail.author(second, pr=13)
+        async with mail.db.transaction(mail.owner) as tx:
+            until = await tx.scalar(NEWEST_TITLE)
+        assert isinstance(until, datetime)
+        window = await now.desk.window(since=(now.at + hour).isoformat(), until=until.isoformat())
+        told = await now.desk.answered(body=await now.desk.request(window=window))
+    assert ids(told) == [f"mirror:{first}", f"mirror:{second}"]
+    for one in told["sessions"]:
+        assert [focused["title"] for focused in one["focus"]] == ["within"]
+        assert one["prs"] == []
+
+
+@pytest.mark.rule(370, 373)
+async def test_a_reply_holds_half_of_what_the_chief_is_told(now: Now) -> None:
+    """16 KiB and 32 KiB: of two long sessions a reply tells of the one that was active last."""
+    long, last = new_session(), new_session()
+    minute = timedelta(minutes=1)
+    async with now.desk.mail.host(long, last) as host:
+        for number in range(20):
+            title = f"{number:02} " + "ü" * 110
+            await focus(host, long, title, at=now.at - (number + 2) * minute)
+            await focus(host, last, title, at=now.at - (number + 1) * minute)
+        told = await now.desk.answered()
+        span = Span(
+            since_text="",
+            until_text="",
+            zone="UTC",
+            since=now.at - timedelta(days=1),
+            until=now.at + timedelta(hours=1),
+        )
+        async with now.desk.mail.db.transaction(now.desk.mail.muster) as tx:
+            own = await make_report(tx, MakeReport(span=span))
+    assert (ids(told), told["coverage"]["omitted"]) == ([f"mirror:{last}"], 1)
+    assert ids(own) == [f"mirror:{last}", f"mirror:{long}"]
+    assert 16 * 1024 < len(encode(own)) <= 32 * 1024
 
 
 @pytest.mark.rule(370, 376)

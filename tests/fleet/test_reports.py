@@ -215,6 +215,7 @@ def test_two_hundred_sessions_are_told_of_and_the_rest_is_omitted() -> None:
     choice = choose([*elsewhere, *inside], PATHS)
     assert [one.id for one in choice.sessions] == list(range(SESSIONS_MAX))
     assert (choice.omitted, choice.unknown) == (3, 0)
+    assert (SESSIONS_MAX, TITLES_MAX, PULL_REQUESTS_MAX) == (200, 20, 50)
 
 
 @pytest.mark.rule(370, 377)

@@ -29,6 +29,7 @@ from muster.mirror.resuming import (
     State,
     decide,
     follow,
+    goes_on,
     is_lapsed,
     why_not,
 )
@@ -128,9 +129,19 @@ def test_silence_may_have_started_a_window_and_a_late_answer_proves() -> None:
     assert lapsed.waits_until == LATER + ASK_FOR + WINDOW_FOR
     denied = moved(DENIED, start=lapsed)
     assert (denied.state, denied.started_at, denied.waits_until) == (State.WANTED, None, None)
-    started = moved(STARTED, start=lapsed)
+    started = moved(STARTED, start=lapsed, now=LATER + ASK_FOR + timedelta(seconds=9))
+    assert started.waits_until == lapsed.waits_until
     assert (started.started_at, started.tmux_window) == (LATER, "@4")
     assert isinstance(decide(started, DENIED, LATER), Refused)
+
+
+@pytest.mark.rule(385)
+@pytest.mark.parametrize("end", [Refuse(why="no"), GiveUp(why="late")])
+def test_what_ends_while_a_host_is_asked_may_have_started_a_window(end: Command) -> None:
+    """It counts as a start of the session and of the host; what nobody was asked for does not."""
+    assert moved(ASK, end).started_at == LATER
+    assert moved(ASK, DENIED, end).started_at is None
+    assert moved(end).started_at is None
 
 
 def test_only_the_host_that_was_asked_last_answers() -> None:
@@ -153,6 +164,16 @@ def test_a_message_that_joined_waits_for_the_others_window() -> None:
     assert isinstance(follow(joined, ROWS[State.ROUTED], LATER), Follow)
     assert follow(joined, ROWS[State.REFUSED], LATER) == Refuse(why="no")
     assert follow(joined, ROWS[State.TIMED_OUT], LATER) == GiveUp(why="late")
+
+
+@pytest.mark.rule(392)
+@pytest.mark.parametrize("state", State)
+def test_a_resume_goes_on_while_its_window_may_still_come(state: State) -> None:
+    """While a host is to be asked or was, and until the wait for its window is over."""
+    leader = ROWS[state]
+    assert goes_on(leader, LATER) == (state in OPEN)
+    late = LATER + WINDOW_FOR
+    assert goes_on(leader, late) == (state in {State.WANTED, State.ASKING})
 
 
 @pytest.mark.rule(383, 384, 385)

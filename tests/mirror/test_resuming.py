@@ -8,6 +8,7 @@ import pytest
 from muster.chief.self_routing.resumed import Advance, advance
 from muster.messages.operations import lock_next_queued
 from muster.messages.rules import State as MessageState
+from muster.mirror.gateway import Links
 from muster.pg.query import Query
 from muster.principals import Owner
 from tests.support.agent_mail import RESUMING, ROUTING, MailDesk, mail_desk, review
@@ -16,24 +17,6 @@ from tests.support.cluster import Cluster, SpiedDatabase
 from tests.support.mirror_host import ScriptedHost, new_session
 from tests.support.server import ScriptedAgent, running_server
 from tests.support.waiting import until
-
-STARTS = Query("""
-    with made as (
-        insert into messages (owner_id, plugin_id, external_id, body, no_reply, sender_verified,
-                              human_conversation, created_at, state, attempts)
-        values (%(owner_id)s, %(plugin_id)s, gen_random_uuid()::text, 'x', false, true, false,
-                %(now)s, 'queued', 0)
-        returning id
-    )
-    insert into mail_resumes (owner_id, message_id, claude_session, cause, routed_via, state,
-                              created_at)
-    select %(owner_id)s, id, %(session)s, 'thread', 'thread', 'wanted', %(now)s from made
-""")
-STARTED = Query("""
-    update mail_resumes set state = 'refused', why = 'over', ended_at = %(now)s, asked_at = %(now)s,
-           host_id = %(host_id)s, epoch = 1, started_at = %(now)s
-    where owner_id = %(owner_id)s and claude_session = %(session)s and state = 'wanted'
-""")
 
 TAKE = Query("""
     update messages set state = 'delivering', agent_id = %(agent)s, epoch = 1, attempts = 1,
@@ -49,31 +32,14 @@ async def desk(cluster: Cluster, db: SpiedDatabase, owner: Owner) -> AsyncIterat
         yield opened
 
 
-async def ended(desk: MailDesk, thread: str = "t-1") -> str:
-    """A session that started a thread, on a host that was retired since."""
-    session = new_session()
-    async with desk.host(session, name=f"old-{session[:8]}") as host:
-        await desk.bind(session, thread)
-        await host.show()
-    return session
-
-
 async def never() -> None:
     """The credential of a claim that nobody doubts."""
-
-
-async def were_started(desk: MailDesk, session: str, host_id: int, count: int) -> None:
-    """Windows of the session were started on a host just now."""
-    for _ in range(count):
-        async with desk.db.transaction(desk.owner) as tx:
-            await tx.execute(STARTS, plugin_id=desk.plugin.plugin_id, session=session)
-            await tx.execute(STARTED, host_id=host_id, session=session)
 
 
 @pytest.mark.rule(384, 388, 393)
 async def test_each_host_is_asked_in_turn_and_told_the_session_alone(desk: MailDesk) -> None:
     """The first denies, the second starts it; the frame names the session and nothing else."""
-    session = await ended(desk)
+    session = await desk.ended()
     async with desk.host(name="one") as one, desk.host(name="two") as two:
         message_id = await desk.receive(thread="t-1")
         frame = await one.hear("resume")
@@ -101,10 +67,34 @@ async def test_each_host_is_asked_in_turn_and_told_the_session_alone(desk: MailD
         assert (fact.data["sender"], fact.data["claude_session"]) == ("example/gate", session)
 
 
+@pytest.mark.rule(384)
+async def test_the_host_that_showed_the_session_last_is_asked_first(desk: MailDesk) -> None:
+    """Whichever of them connected first."""
+    session = new_session()
+    async with desk.host(name="one"), desk.host(session, name="two") as two:
+        await desk.bind(session)
+        await two.show()
+        await desk.receive(thread="t-1")
+        assert (await two.hear("resume"))["claude_session"] == session
+
+
+@pytest.mark.rule(384, 391)
+async def test_a_host_that_was_never_told_is_no_host_that_may_have_started_one(
+    desk: MailDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection ended before the frame was written, so the next one is asked at once."""
+    await desk.ended()
+    async with desk.host(name="one"):
+        monkeypatch.setattr(Links, "find", lambda _links, _host_id: None)
+        await desk.receive(thread="t-1")
+        row = await desk.until_resume("refused")
+    assert (row.why, row.started_at) == ("The host is not connected any more.", None)
+
+
 @pytest.mark.rule(391)
 async def test_when_every_host_denies_the_message_is_the_chiefs(desk: MailDesk) -> None:
     """The row names the last denial, and the message is offered to the chief like any other."""
-    await ended(desk)
+    await desk.ended()
     async with desk.host(name="one") as host:
         message_id = await desk.receive(thread="t-1")
         frame = await host.hear("resume")
@@ -126,7 +116,7 @@ async def test_when_every_host_denies_the_message_is_the_chiefs(desk: MailDesk) 
 async def test_a_held_message_is_left_alone_for_ten_minutes(desk: MailDesk) -> None:
     """No delivery takes it meanwhile, and the hold is over by itself."""
     chief = await make_chief(desk.db, desk.owner)
-    await ended(desk)
+    await desk.ended()
     async with desk.host(name="one") as host:
         message_id = await desk.receive(thread="t-1")
         await host.hear("resume")
@@ -147,7 +137,7 @@ async def test_a_held_message_is_left_alone_for_ten_minutes(desk: MailDesk) -> N
 async def test_no_window_in_time_gives_the_message_to_the_chief(desk: MailDesk) -> None:
     """A window that was started and is not listed within 90 s: timed out, naming what was so."""
     await make_chief(desk.db, desk.owner)
-    await ended(desk)
+    await desk.ended()
     async with desk.host(name="one") as host:
         message_id = await desk.receive(thread="t-1")
         frame = await host.hear("resume")
@@ -165,7 +155,7 @@ async def test_no_window_in_time_gives_the_message_to_the_chief(desk: MailDesk) 
 @pytest.mark.rule(392)
 async def test_a_second_message_joins_the_resume_that_is_under_way(desk: MailDesk) -> None:
     """No host is asked for it; it ends as the first one does."""
-    await ended(desk)
+    await desk.ended()
     async with desk.host(name="one") as host:
         first = await desk.receive(thread="t-1")
         frame = await host.hear("resume")
@@ -229,7 +219,7 @@ async def test_mail_that_may_not_resume_is_the_chiefs(
     desk: MailDesk, settings: object, fields: dict[str, object]
 ) -> None:
     """No row is made, and the message is ordinary."""
-    await ended(desk)
+    await desk.ended()
     async with desk.host(name="one"):
         message_id = await desk.receive(settings, thread="t-1", **fields)  # type: ignore[arg-type]
     assert await desk.resumes() == []
@@ -254,28 +244,10 @@ async def test_a_session_that_is_remembered_or_has_no_offering_host_is_not_resum
     assert await desk.resumes() == []
 
 
-@pytest.mark.rule(385)
-async def test_a_session_is_resumed_twice_an_hour_and_a_host_starts_six(desk: MailDesk) -> None:
-    """At the caps the message is the chief's; an hour later there is room again."""
-    session = await ended(desk)
-    async with desk.host(name="one"):
-        host_id = desk.server.node.links.of_owner(desk.owner.owner_id)[0].host.host_id
-        await were_started(desk, session, host_id, 2)
-        assert await desk.is_ordinary(await desk.receive(thread="t-1"))
-        other = await ended(desk, "t-2")
-        await were_started(desk, new_session(), host_id, 4)
-        before = len(await desk.resumes())
-        assert await desk.is_ordinary(await desk.receive(thread="t-2", external_id="m2"))
-        assert len(await desk.resumes()) == before
-        await desk.shift(timedelta(hours=1, seconds=1))
-        await desk.receive(thread="t-2", external_id="m3")
-        assert (await desk.resumes())[-1].claude_session == other
-
-
 @pytest.mark.rule(384)
 async def test_a_repeat_resumes_nothing_again(desk: MailDesk) -> None:
     """One row a message, whatever is posted again."""
-    await ended(desk)
+    await desk.ended()
     async with desk.host(name="one"):
         one = await desk.receive(thread="t-1")
         assert await desk.receive(thread="t-1") == one
@@ -288,7 +260,7 @@ async def test_a_server_that_stops_in_the_middle_loses_nothing(
 ) -> None:
     """What was asked is not asked again: the next server takes the host's late answer."""
     async with mail_desk(db, owner, cluster) as desk:
-        await ended(desk)
+        await desk.ended()
         async with desk.host(name="one") as host:
             message_id = await desk.receive(thread="t-1")
             frame = await host.hear("resume")
@@ -318,7 +290,7 @@ async def test_a_server_that_stops_while_the_window_comes_up_loses_nothing(
     """The next server makes the route, once the host shows the window to it."""
     await make_chief(db, owner)
     async with mail_desk(db, owner, cluster) as desk:
-        session = await ended(desk)
+        session = await desk.ended()
         async with desk.host(name="one") as host:
             await desk.receive(thread="t-1")
             frame = await host.hear("resume")
@@ -339,7 +311,7 @@ async def test_a_server_that_stops_while_the_window_comes_up_loses_nothing(
 async def test_a_connected_chief_gets_the_message_once_the_resume_is_over(desk: MailDesk) -> None:
     """Neither its arrival nor a claim begins a turn on it before."""
     _, token = await new_agent(desk.db, desk.owner)
-    await ended(desk)
+    await desk.ended()
     async with desk.host(name="one") as host, ScriptedAgent(desk.server.url, token) as chief:
         await chief.next_frame("welcome")
         held = await desk.receive(thread="t-1")
@@ -361,7 +333,7 @@ async def test_a_connected_chief_gets_the_message_once_the_resume_is_over(desk: 
 async def test_a_revoked_plugins_message_is_not_routed(desk: MailDesk) -> None:
     """The window is left running, and the message stays with nobody."""
     await make_chief(desk.db, desk.owner)
-    session = await ended(desk)
+    session = await desk.ended()
     async with desk.host(name="one") as host:
         await desk.receive(thread="t-1")
         frame = await host.hear("resume")
@@ -379,7 +351,7 @@ async def test_a_revoked_plugins_message_is_not_routed(desk: MailDesk) -> None:
 async def test_a_message_that_another_delivery_took_ends_its_resume(desk: MailDesk) -> None:
     """Nothing is given back, for the chief has it."""
     chief = await make_chief(desk.db, desk.owner)
-    await ended(desk)
+    await desk.ended()
     async with desk.host(name="one") as host:
         message_id = await desk.receive(thread="t-1")
         await host.hear("resume")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import attrs
@@ -9,14 +10,18 @@ import pytest
 
 from muster.credentials.operations.personal import add_personal
 from muster.credentials.rules import AddPersonal, Scope
+from muster.mirror.operations.sessions import find_session
 from muster.pg.query import Query
 from muster.principals import Owner
 from muster.routes.operations.authors import Author, Did, find_author
 from muster.routes.reviews import Review
+from tests.support.builders import read_now
 from tests.support.cluster import Cluster, SpiedDatabase, add_owner
 from tests.support.desk import error_of
+from tests.support.fleet_desk import focus
 from tests.support.mirror_host import ScriptedHost, new_host, new_session
 from tests.support.server import Server, running_server
+from tests.support.waiting import until
 
 HOOK = "a-hook-token-of-32-characters-or-more"
 PATH = "/api/pr-sessions"
@@ -68,6 +73,12 @@ class Authors:
         review = Review(repo=repo, pr=pr, head_sha="0" * 40, head_ref=head_ref)
         async with self.db.transaction(self.owner) as tx:
             return await find_author(tx, review)
+
+    async def is_away(self, session: str) -> bool:
+        """Whether no online window shows a session any more."""
+        async with self.db.transaction(self.owner) as tx:
+            found = await find_session(tx, session)
+        return found is None or not found.online
 
     async def rows(self) -> list[Row]:
         """All that is stored."""
@@ -121,6 +132,8 @@ async def test_a_branch_names_its_pusher_and_a_number_its_creator(authors: Autho
         assert found is not None
         assert found.claude_session == session
     assert await authors.author(pr=13) is None
+    await authors.created(creator, pr=11, head_ref="tulips")
+    assert await authors.author(pr=13, head_ref="tulips") is None
     assert await authors.author(head_ref="roses", repo="example/other") is None
     await authors.created(creator)
     found = await authors.author(head_ref="roses")
@@ -139,15 +152,49 @@ async def test_the_host_is_kept_while_a_window_shows_the_session(
         await host.hello()
         await host.show(session)
         await authors.pushed(session)
+        await authors.created(session)
         await host.show(new_session())
         assert await authors.pushed(session) == (200, b"")
+        assert await authors.created(session) == (200, b"")
+    for found in (await authors.author(head_ref="roses"), await authors.author()):
+        assert found is not None
+        assert (found.host_id, found.host) == (host_id, "box")
+
+
+@pytest.mark.rule(363)
+async def test_an_author_has_the_title_that_it_had_last(
+    authors: Authors, db: SpiedDatabase, owner: Owner
+) -> None:
+    """Whatever it was about when it created the pull request."""
+    session = new_session()
+    _, token = await new_host(db, owner)
+    async with ScriptedHost(authors.server.url, token) as host:
+        await host.hello()
+        await host.show(session)
+        now = await read_now(db)
+        for minutes, title in ((3, "Roses"), (1, "Tulips"), (2, "Weeds")):
+            await focus(host, session, title, at=now - timedelta(minutes=minutes))
+    await authors.created(session)
+    found = await authors.author()
+    assert found is not None
+    assert found.title == "Tulips"
+
+
+@pytest.mark.rule(357)
+async def test_a_window_of_a_host_that_is_away_names_no_host(
+    authors: Authors, db: SpiedDatabase, owner: Owner
+) -> None:
+    """It is remembered, and shows nobody what runs there."""
+    session = new_session()
+    _, token = await new_host(db, owner)
+    async with ScriptedHost(authors.server.url, token) as host:
+        await host.hello()
+        await host.show(session)
+    await until(partial(authors.is_away, session))
+    await authors.pushed(session)
     found = await authors.author(head_ref="roses")
     assert found is not None
-    assert (found.host_id, found.host, found.did) == (
-        host_id,
-        "box",
-        "pushed roses to example/garden",
-    )
+    assert (found.host_id, found.did) == (None, "pushed roses to example/garden")
 
 
 @pytest.mark.rule(357)

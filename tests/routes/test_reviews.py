@@ -52,6 +52,7 @@ def test_the_last_json_block_that_ends_the_body_is_read(body: str) -> None:
         mail()[:-3],
         mail()[:-1],
         "````\n" + mail() + "\n````",
+        mail().replace("```json", "````json"),
         mail() + "\n```text\nlater\n```",
         mail([]),
         mail({**MEMBERS, "repo": "example"}),

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from muster.agents.operations import accept_gateway
 from muster.agents.rules import Accept
 from muster.chief.operations.routing.answering import AnswerRoute, answer_route
-from muster.chief.operations.routing.ending import SupersedeQueued, supersede_queued
+from muster.chief.operations.routing.ending import Round, supersede_queued
 from muster.errors import Refused
 from muster.messages.rules import Message
 from muster.mirror.operations.pasting import Outcome
@@ -233,10 +233,8 @@ class Routes(RuleBasedStateMachine):
         """A newer review round is here."""
         route = self.made.get(message.id)
         if route is not None:
-            command = SupersedeQueued(
-                mirrored_id=route.mirrored_id, routed_via=VIA, newer_id=route.id
-            )
-            wait(self.desk.db.run, self.desk.muster, supersede_queued, command)
+            of = Round(mirrored_id=route.mirrored_id, routed_via=VIA, message_id=message.id)
+            wait(self.desk.db.run, self.desk.muster, supersede_queued, of)
 
     @rule(shown=st.booleans())
     def move_on(self, shown: bool) -> None:

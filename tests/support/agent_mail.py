@@ -19,7 +19,7 @@ from muster.routes.operations.authors import Did, ReportAuthor, report_author
 from muster.routes.operations.threads import BindThread, bind_thread
 from tests.support.builders import get_message, make_plugin, read_audit
 from tests.support.cluster import Cluster, SpiedDatabase
-from tests.support.mirror_host import ScriptedHost, new_host
+from tests.support.mirror_host import ScriptedHost, new_host, new_session
 from tests.support.server import Server, running_server
 from tests.support.waiting import until
 
@@ -147,6 +147,14 @@ class MailDesk:
         """A session that a window shows started a thread."""
         command = BindThread(thread=thread, claude_session=session)
         assert await self.server.node.db.run(self.owner, bind_thread, command)
+
+    async def ended(self, thread: str = "t-1") -> str:
+        """A session that started a thread, on a host that is away since."""
+        session = new_session()
+        async with self.host(session, name=f"old-{session[:8]}") as host:
+            await self.bind(session, thread)
+            await host.show()
+        return session
 
     async def author(self, session: str, pr: int = 12, **fields: object) -> None:
         """A session created a pull request."""

@@ -1,6 +1,6 @@
 """A queued message goes to a session by muster's own choice, without a turn of the chief's."""
 
-from muster.chief.operations.routing.ending import SupersedeQueued, supersede_queued
+from muster.chief.operations.routing.ending import Round, end_stale, supersede_queued
 from muster.chief.operations.routing.making import (
     HandOver,
     RouteMessage,
@@ -29,8 +29,9 @@ async def hand_to_session(tx: Transaction, message: Message, target: Target) -> 
 
     The message is handed to the chief without a turn in the same transaction (`plugin.delivered`
     with `routed`), and stands in the chief's conversation with a line that names the route. Of a
-    pull request's older rounds those whose paste is still queued are superseded. A window whose
-    queue is full leaves a route that failed, and the message comes back to the chief.
+    pull request's older rounds those whose paste is still queued are superseded first, so they hold
+    no place in the queue; a round that waited while a newer one came is superseded itself. A window
+    whose queue is full leaves a route that failed, and the message comes back to the chief.
 
     Raises NotRoutable when the session can take none any more.
     """
@@ -43,6 +44,10 @@ async def hand_to_session(tx: Transaction, message: Message, target: Target) -> 
 async def _hand(tx: Transaction, message: Message, target: Target) -> int:
     handed = await hand_over_without_turn(tx, HandOver(message_id=message.id))
     assert handed is not None, "the caller saw a chief, and holds its row"
+    assert target.session is not None, "the caller saw that it can take"
+    of = Round(mirrored_id=target.session.id, routed_via=target.via, message_id=message.id)
+    if target.cause is Cause.REVIEW:
+        await supersede_queued(tx, of)
     route = await route_message(
         tx,
         RouteMessage(
@@ -54,10 +59,7 @@ async def _hand(tx: Transaction, message: Message, target: Target) -> int:
         ),
     )
     if target.cause is Cause.REVIEW:
-        older = SupersedeQueued(
-            mirrored_id=route.mirrored_id, routed_via=target.via, newer_id=route.id
-        )
-        await supersede_queued(tx, older)
+        await end_stale(tx, route, of)
     told = (
         f"muster routed this message by itself ({target.via}): route {route.id} to the session"
         f" {subject_of(target.claude_session)}, whose answer becomes the reply. Nothing is left to"

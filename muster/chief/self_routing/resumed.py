@@ -10,7 +10,7 @@ import attrs
 
 from muster.agents import operations as agents
 from muster.agents.rules import AgentRow
-from muster.chief import store
+from muster.chief import dispositions, store
 from muster.chief.self_routing.handing import hand_to_session
 from muster.chief.self_routing.targets import Target
 from muster.messages import operations as messages
@@ -21,6 +21,7 @@ from muster.mirror.operations.sessions import find_session
 from muster.mirror.resuming import (
     HELD_FOR,
     OPEN,
+    SHOWN,
     WINDOW_FOR,
     Ask,
     Follow,
@@ -31,6 +32,7 @@ from muster.mirror.resuming import (
     Route,
     State,
     follow,
+    goes_on,
     is_lapsed,
 )
 from muster.pg.database import Transaction
@@ -38,6 +40,7 @@ from muster.pg.database import Transaction
 TAKEN = "The message was taken by another delivery."
 NO_HOST = "No host that may be asked offers to resume it."
 SWITCHED_OFF = "Resumes are switched off."
+NO_ROUTING = "Session routing is switched off."
 TOO_LONG = "It was not resumed within 10 minutes."
 REVOKED = "The message's plugin is revoked."
 DISABLED = "The account is disabled."
@@ -47,11 +50,16 @@ NO_WINDOW = "No window shows the session."
 
 @attrs.frozen(kw_only=True)
 class Advance:
-    """Take the step that is due of this resume; `node` is where a host would be asked from."""
+    """Take the step that is due of this resume; `node` is where a host would be asked from.
+
+    `is_off`: no host is asked any more, but a window that was asked for is waited for. Without
+    `routing` nothing is routed to a session, so every resume is over.
+    """
 
     resume_id: int
     node: str
     is_off: bool = False
+    routing: bool = True
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +86,8 @@ async def advance(tx: Transaction, command: Advance) -> AskHost | None:
         return None
     if message.state is not MessageState.QUEUED:
         await resuming.move(tx, resume, Refuse(why=TAKEN))
+    elif (never := await _find_never(tx, message, command)) is not None:
+        await _end(tx, resume, Refuse(why=never))
     elif tx.now >= resume.created_at + HELD_FOR:
         await _end(tx, resume, GiveUp(why=TOO_LONG))
     elif resume.state is State.WANTED and resume.joined_id is None:
@@ -89,6 +99,15 @@ async def advance(tx: Transaction, command: Advance) -> AskHost | None:
     elif is_lapsed(resume, tx.now):
         await resuming.move(tx, resume, Lapse())
     return None
+
+
+async def _find_never(tx: Transaction, message: Message, command: Advance) -> str | None:
+    """Why the message will not be routed, whatever becomes of the session."""
+    if not command.routing:
+        return NO_ROUTING
+    acted = await dispositions.find_acted(tx, message.id)
+    assert acted is not None
+    return None if acted.plugin_lives else REVOKED
 
 
 async def _follow(tx: Transaction, resume: Resume, leader_id: int) -> None:
@@ -105,6 +124,9 @@ async def _ask_next(tx: Transaction, resume: Resume, command: Advance) -> AskHos
     session = await find_session(tx, resume.claude_session)
     if session is not None and session.online:
         await resuming.move(tx, resume, Follow(until=tx.now + WINDOW_FOR))
+        return None
+    if session is not None and session.shown:
+        await _end(tx, resume, Refuse(why=SHOWN))
         return None
     if command.is_off:
         await _end(tx, resume, Refuse(why=SWITCHED_OFF))
@@ -134,12 +156,9 @@ async def _try_route(
         no = NO_CHIEF
     else:
         setting = await store.find_setting(tx, chief.id, message.plugin_id)
-        if not setting.plugin_lives:
-            await _end(tx, resume, Refuse(why=REVOKED))
-            return
         no = no if setting.owner_enabled else DISABLED
     if no is not None:
-        if tx.now >= resume.waits_until:
+        if tx.now >= resume.waits_until and not await _leader_goes_on(tx, resume):
             await _end(tx, resume, GiveUp(why=no))
         return
     target = Target(
@@ -150,6 +169,14 @@ async def _try_route(
     )
     route_id = await hand_to_session(tx, message, target)
     await resuming.move(tx, resume, Route(route_id=route_id))
+
+
+async def _leader_goes_on(tx: Transaction, resume: Resume) -> bool:
+    if resume.joined_id is None:
+        return False
+    leader = await resuming.find_resume(tx, resume.joined_id)
+    assert leader is not None
+    return goes_on(leader, tx.now)
 
 
 async def _end(tx: Transaction, resume: Resume, how: Refuse | GiveUp) -> None:

@@ -91,7 +91,7 @@ async def insert(tx: Transaction, route: NewRoute) -> Route:
 
 LIST_QUEUED_BEFORE = Query(f"""
     select {COLUMNS} {_FROM} and r.mirrored_id = %(mirrored_id)s and r.state = 'routed'
-      and lower(r.routed_via) = lower(%(routed_via)s) and r.id < %(newer_id)s
+      and lower(r.routed_via) = lower(%(routed_via)s) and r.message_id < %(message_id)s
       and exists (
           select from sends s
           where s.owner_id = r.owner_id and s.route_id = r.id and s.state = 'queued')
@@ -100,15 +100,37 @@ LIST_QUEUED_BEFORE = Query(f"""
 
 
 async def list_queued_before(
-    tx: Transaction, *, mirrored_id: int, routed_via: str, newer_id: int
+    tx: Transaction, *, mirrored_id: int, routed_via: str, message_id: int
 ) -> list[Route]:
-    """Older routes to a session, made for the same cause, whose text still waits."""
+    """A session's routes of older messages, made for the same cause, whose text still waits."""
     return await tx.all(
         LIST_QUEUED_BEFORE,
         Route,
         mirrored_id=mirrored_id,
         routed_via=routed_via,
-        newer_id=newer_id,
+        message_id=message_id,
+    )
+
+
+IS_NEWER_ROUTED = Query("""
+    select exists (
+        select from session_routes r
+        where r.owner_id = %(owner_id)s and r.mirrored_id = %(mirrored_id)s
+          and lower(r.routed_via) = lower(%(routed_via)s) and r.message_id > %(message_id)s)
+""")
+
+
+async def is_newer_routed(
+    tx: Transaction, *, mirrored_id: int, routed_via: str, message_id: int
+) -> bool:
+    """Whether a newer message was routed to a session for the same cause, whatever came of it."""
+    return bool(
+        await tx.scalar(
+            IS_NEWER_ROUTED,
+            mirrored_id=mirrored_id,
+            routed_via=routed_via,
+            message_id=message_id,
+        )
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import sys
 import uuid
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from tests.support.claude_pane import MUSTER, ClaudePane, TmuxServer, open_tmux
 from tests.support.waiting import until
 
 SESSION = "11111111-2222-4333-8444-555555555555"
+RUNS = "The session is running on this host."
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 
 
@@ -146,15 +148,20 @@ async def test_a_session_that_runs_is_not_run_twice(host: Host, tmp_path: Path) 
     living = await host.tmux.claude(session_id=session)
     living.tell(do="prompt", text="Hello")
     await until(living.transcript.exists)
-    assert "running" in await host.refusal(session)
+    assert await host.refusal(session) == RUNS
     path = host.ended.transcript.with_name(f"{SESSION}.jsonl")
     path.write_text(host.ended.transcript.read_text())
+    elsewhere = [sys.executable, "-c", "import time; time.sleep(60)", f"--resume={SESSION}"]
+    child = await trio.lowlevel.open_process(elsewhere)
+    assert await host.refusal(SESSION) == RUNS
+    child.kill()
+    await child.wait()
     process = shlex.join(["sh", "-c", "sleep 60; :", "claude", f"--resume={SESSION}"])
     pane = await host.tmux.run("new-window", "-d", "-P", "-F", "#{pane_id}", f"exec {process}")
     await host.tmux.run("respawn-pane", "-k", "-t", pane, f"{process}")
-    assert "running" in await host.refusal(SESSION)
+    assert await host.refusal(SESSION) == RUNS
     await host.tmux.run("respawn-pane", "-k", "-t", pane, f"sleep 60 # {SESSION}")
-    assert "running" in await host.refusal(SESSION)
+    assert await host.refusal(SESSION) == RUNS
 
 
 @pytest.mark.rule(386)

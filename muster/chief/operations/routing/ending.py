@@ -180,30 +180,44 @@ async def owner_answered(tx: Transaction, command: OwnerAnswered) -> Stamped:
 
 
 @attrs.frozen(kw_only=True)
-class SupersedeQueued:
-    """Older routes to a session whose text still waits, by the words of their audit row."""
+class Round:
+    """A round of a review for a session: its message, and the words of its route's audit row.
+
+    Of two rounds the one whose message came later is the newer.
+    """
 
     mirrored_id: int
     routed_via: str
-    newer_id: int
+    message_id: int
 
 
-async def supersede_queued(tx: Transaction, command: SupersedeQueued) -> int:
+async def supersede_queued(tx: Transaction, of: Round) -> int:
     """As muster: fail older review rounds that were not pasted; the chief is owed nothing.
 
-    The caller holds the chief's row. How many there were.
+    The caller holds the chief's row. How many there were. A text that a host took since it was
+    looked at is pasted, and its route stays.
     """
     older = await routes.list_queued_before(
-        tx,
-        mirrored_id=command.mirrored_id,
-        routed_via=command.routed_via,
-        newer_id=command.newer_id,
+        tx, mirrored_id=of.mirrored_id, routed_via=of.routed_via, message_id=of.message_id
     )
     ended = 0
     for one in older:
         await messages.lock_message(tx, one.message_id)
         route = await routes.lock(tx, one.id)
         assert route is not None
-        closed = await close(tx, route, Fail(why=SUPERSEDED, owed=False))
-        ended += closed.state is State.FAILED
+        cancel = CancelRouted(route_id=route.id, why=f"its route failed: {SUPERSEDED}")
+        if route.state is State.ROUTED and await cancel_routed(tx, cancel):
+            await close(tx, route, Fail(why=SUPERSEDED, owed=False))
+            ended += 1
     return ended
+
+
+async def end_stale(tx: Transaction, route: Route, of: Round) -> None:
+    """As muster: fail a round's own new route where a newer round was routed before it.
+
+    The older message waited for its session to be resumed, say. The chief is owed nothing.
+    """
+    if await routes.is_newer_routed(
+        tx, mirrored_id=of.mirrored_id, routed_via=of.routed_via, message_id=of.message_id
+    ):
+        await close(tx, route, Fail(why=SUPERSEDED, owed=False))
