@@ -12,6 +12,7 @@ from typing import Protocol
 
 import trio
 
+from actors.address import Address
 from actors.exits import ActorCrashed, ActorStopped
 from actors.registry import Slot
 from actors.specs import ChildSpec
@@ -34,8 +35,10 @@ class Host(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def attach(host: Host, spec: ChildSpec, *, replace: bool) -> AsyncIterator[Slot]:
-    """See SupervisorHandle.attached."""
+async def attach(
+    host: Host, spec: ChildSpec, *, replace: bool, address: Address
+) -> AsyncIterator[Address]:
+    """See SupervisorHandle.attached; `address` is the child's."""
     if replace:
         with host.hold():
             await host.remove(spec.name)
@@ -52,7 +55,7 @@ async def attach(host: Host, spec: ChildSpec, *, replace: bool) -> AsyncIterator
             if not slot.closed:
                 was_up = True
                 with body:
-                    yield slot
+                    yield address
         except BaseException as error:  # noqa: BLE001 (raised again below)
             failure = error
         slot.request_stop()

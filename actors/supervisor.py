@@ -27,6 +27,7 @@ from typing import assert_never
 
 import trio
 
+from actors.address import Address
 from actors.attaching import attach
 from actors.exits import ActorStopped, Exit, ExitKind, GaveUp, NameTaken
 from actors.log import Event
@@ -153,10 +154,10 @@ class Supervisor(Branch):
         await slot.done.wait()
 
     def attach(
-        self, spec: ChildSpec, *, replace: bool
-    ) -> contextlib.AbstractAsyncContextManager[Slot]:
+        self, spec: ChildSpec, *, replace: bool, address: Address
+    ) -> contextlib.AbstractAsyncContextManager[Address]:
         """See SupervisorHandle.attached."""
-        return attach(self, spec, replace=replace)
+        return attach(self, spec, replace=replace, address=address)
 
     def place_attached(self, spec: ChildSpec) -> Slot:
         """Take in a temporary child whose task is run by somebody else."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import AsyncIterator, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 
 import attrs
 
@@ -33,8 +33,8 @@ class Branch(Slot):
 
     @abc.abstractmethod
     def attach(
-        self, spec: ChildSpec, *, replace: bool
-    ) -> contextlib.AbstractAsyncContextManager[Slot]:
+        self, spec: ChildSpec, *, replace: bool, address: Address
+    ) -> contextlib.AbstractAsyncContextManager[Address]:
         """See SupervisorHandle.attached."""
 
 
@@ -96,8 +96,7 @@ class SupervisorHandle:
         """The address of a child, whether or not it is there."""
         return Address(f"{self.path}/{name}", self._registry)
 
-    @contextlib.asynccontextmanager
-    async def attached(
+    def attached(
         self,
         name: str,
         actor: Life,
@@ -105,7 +104,7 @@ class SupervisorHandle:
         mailbox_size: int = MAILBOX_SIZE,
         stop_seconds: float = STOP_SECONDS,
         replace: bool = False,
-    ) -> AsyncIterator[Address]:
+    ) -> contextlib.AbstractAsyncContextManager[Address]:
         """Run `actor` beside the block, in the caller's task, as a temporary child.
 
         It is up when the block begins, and stops when the block ends or is cancelled. When it ends
@@ -116,8 +115,7 @@ class SupervisorHandle:
         spec = ChildSpec(
             name=name, start=lambda: actor, mailbox_size=mailbox_size, stop_seconds=stop_seconds
         )
-        async with self._branch().attach(spec, replace=replace) as slot:
-            yield Address(slot.path, self._registry)
+        return self._branch().attach(spec, replace=replace, address=self.address(name))
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:

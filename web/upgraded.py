@@ -54,12 +54,9 @@ async def serve_socket(
 
     Raises Refusal for a handshake that is none. What the handler raises is one report.
     """
-    named = dict(head.headers)
-    if not _is_sound_handshake(head, named):
-        raise Refusal(400)
+    scope, key = _handshake(head, client, server)
     line.wants_linger = True
-    socket = _Upgraded(line, named[b"sec-websocket-key"], first, message_bytes_max)
-    scope = _scope(head, named, client, server)
+    socket = _Upgraded(line, key, first, message_bytes_max)
     try:
         await app(scope, socket.receive, socket.send)
     except* PeerGone:
@@ -80,6 +77,14 @@ def _is_sound_handshake(head: Head, named: dict[bytes, bytes]) -> bool:
             value.isascii() for name, value in head.headers if name.startswith((b"sec-", b"conn"))
         )
     )
+
+
+def _handshake(head: Head, client: Any, server: Any) -> tuple[Scope, bytes]:
+    """What the handler is told of a handshake, and its key."""
+    named = dict(head.headers)
+    if not _is_sound_handshake(head, named):
+        raise Refusal(400)
+    return _scope(head, named, client, server), named[b"sec-websocket-key"]
 
 
 def _scope(head: Head, named: dict[bytes, bytes], client: Any, server: Any) -> Scope:
